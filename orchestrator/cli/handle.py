@@ -141,17 +141,17 @@ class Run:
         `kind` is "csv", "parquet" (needs pyarrow) or "tensorboard" (needs tensorboard). Raises UserError if the run
         has recorded no steps, or if the package is missing.
         """
-        from torusrun.orchestrator.show.export import written  # imported late: other functions do not need it
+        from torusrun.orchestrator.show import exported  # imported late: other functions do not need it
 
-        return written.write(self.id, self.metrics(), Path(into), kind)
+        return exported.write(self.id, self.metrics(), Path(into), kind)
 
     def report(self, path: str | Path, *, force: bool = False) -> Path:
         """Write one HTML file about the run; its absolute path. Raises UserError if it exists, unless with `force`."""
-        from torusrun.orchestrator.show.page import made
+        from torusrun.orchestrator.show.page import document
 
-        return made.write(made.check(Path(path), force=force), self._page())
+        return document.write(document.check(Path(path), force=force), self._page())
 
     def _page(self) -> str:
-        from torusrun.orchestrator.show.page import made
+        from torusrun.orchestrator.show.page import document
 
-        return made.html([self.folder])
+        return document.html([self.folder])

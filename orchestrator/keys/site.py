@@ -103,7 +103,7 @@ class ContainerSettings:
         "~/torusrun/images", "folder of built images, on a file system that the nodes share"
     )
     caches: tuple[Annotated[str, kinds.LINE], ...] = key(
-        (), "folders of images that others built, searched before 'cache' and only read"
+        (), "folders of images that others built, searched after 'cache' and only read"
     )
     owners: tuple[Annotated[str, kinds.OPERAND], ...] = key(
         (), "users who may own the folders of 'caches', besides you and root"

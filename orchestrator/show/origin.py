@@ -16,9 +16,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.account import forecast_line
 from torusrun.orchestrator.show.comparison import Comparison, compare
-from torusrun.orchestrator.show.page.environment import environment
-from torusrun.orchestrator.show.page.facts import RunFacts, records
-from torusrun.orchestrator.show.page.overview import overview
+from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview, records
 from torusrun.orchestrator.show.page.settings import changes, settings
 from torusrun.training.counted import counted
 

@@ -20,7 +20,7 @@ from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.phases import PhaseKeys
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.recipe.train import ScheduleKeys, SyncKeys
+from torusrun.training.recipe.train import ScheduleKeys
 
 
 def finished(learning: Learner) -> dict[str, Any]:
@@ -75,16 +75,6 @@ def test_a_training_that_is_done_is_evaluated_as_its_images_looked(group: None, 
     found, before = again.evaluate(), learning.evaluate()
     assert found == before and len(found.members) == 1
     assert watched.views == [LARGE._replace(size=8)]
-
-
-def test_ranks_that_learn_alone_meet_at_the_end_of_each_phase(group: None, tmp_path: Path) -> None:
-    learning, _ = learner(tmp_path, sync=SyncKeys(every=4))
-    met = []
-    while not learning.finished:
-        learning.step(stop=False)
-        met.append(learning.progress.steps)
-    assert met == [4, 8, 12, 16, 17, 21, 25, 29, 32, 36, 38], "the phases end after 17, 29, 32 and 38"
-    assert len(learning.state()["ensemble"]["members"]) == 1
 
 
 def test_a_run_does_not_resume_on_a_data_set_that_has_changed(group: None, tmp_path: Path) -> None:

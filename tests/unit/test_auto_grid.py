@@ -16,7 +16,7 @@ from torusrun.orchestrator.forecast.workload import workload_of
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES, choices
-from torusrun.orchestrator.run.folder import ledger, shown_plan
+from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.events import Event, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -232,22 +232,6 @@ def test_the_status_shows_the_grid_once_the_job_has_chosen_it_and_why(auto: Plan
     assert (view.grid, view.ranks, view.grid_reason) == ((4, 4, 2), 32, "auto: two racks")
     assert ("grid", "4 x 4 x 2: auto: two racks") in rows(run, view)
     assert ", grid 4x4x2, " in "\n".join(listing([view], long=True).lines())
-
-
-def test_runs_of_former_versions_are_read(run_file: Path) -> None:
-    """Their grids have two levels, and a grid that the file did not name was null in the spec."""
-    former = plan(run_file, settings=["grid=4x8"])
-    run = started_run(former)
-    for path in (run.plan, run.attempt(1).plan):
-        found = json.loads(path.read_text())
-        found["spec"]["grid"] = None
-        path.write_text(json.dumps(found))
-    shown = shown_plan.read(run.plan)
-    assert shown and (shown.grid, shown.ranks) == ((4, 8), 32)
-    (view,) = views([run])
-    assert (view.grid, view.grid_reason, view.damaged) == ((4, 8), "", ())
-    history = [Started(1, "7", tuple(HOSTS), (4, 8))]
-    assert with_former_grid(derive(plan_files.read_first(run, 1), history, 2, Changes()), history).grid.dims == (4, 8)
 
 
 @pytest.mark.parametrize("grid", [None, "wide", [4], [4, 8, 2], [4, 8, 1, 1], [], [-4, -8], [4, True], {}])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, Axis, Curve
-from torusrun.orchestrator.show.screen import losses as module
-from torusrun.orchestrator.show.screen.losses import Losses
+from torusrun.orchestrator.show.screen import detail as module
+from torusrun.orchestrator.show.screen.detail import Losses
 from torusrun.training.reporting.metrics import Metrics
 
 Points = list[tuple[float, float]]

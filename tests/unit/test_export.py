@@ -19,8 +19,7 @@ from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.show.export.formats import FORMATS, Format, as_csv, as_events, as_parquet
-from torusrun.orchestrator.show.export.table import MetricTable, table
+from torusrun.orchestrator.show.exported import FORMATS, Format, MetricTable, as_csv, as_events, as_parquet, table
 
 DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
 

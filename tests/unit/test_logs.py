@@ -22,8 +22,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.show.logs.files import logs
 from torusrun.orchestrator.show.logs.reading import Filter, Reading
-from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile
-from torusrun.orchestrator.show.logs.tail import newest_line, tail
+from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile, newest_line, tail
 
 Said = pytest.CaptureFixture[str]
 

@@ -18,8 +18,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Submitted
 from torusrun.orchestrator.run.folder.log_times import index_of
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.show.logs.merge import in_order
-from torusrun.orchestrator.show.logs.reading import Filter, Reading
+from torusrun.orchestrator.show.logs.reading import Filter, Reading, in_order
 from torusrun.orchestrator.show.logs.source import LogLine
 
 Said = pytest.CaptureFixture[str]

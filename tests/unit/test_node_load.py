@@ -10,7 +10,6 @@ import resource
 import secrets
 import shutil
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -303,16 +302,6 @@ def test_an_nvidia_smi_that_hangs_is_ended_and_delays_nobody(tmp_path: Path, mon
     until(lambda: not Path(f"/proc/{pid}").exists(), "nvidia-smi to be ended")
     watch._thread.join(20.0)
     assert not watch._thread.is_alive()
-
-
-def test_a_node_of_many_writes_less_often(tmp_path: Path) -> None:
-    watched = Watched({0}, [0], None, ())
-    paces = [Monitor(RunFolder(tmp_path).attempt(1), 0, nodes, watched)._every_s for nodes in (1, 250, 1000)]
-    assert paces == [5.0, 5.0, 20.0]
-
-
-def test_a_damaged_share_is_still_a_record() -> None:
-    assert replace(LOAD.ranks[0], waited=7.0).computed_s == 0.0
 
 
 def test_attempts_in_one_process_leave_no_descriptors(tmp_path: Path) -> None:

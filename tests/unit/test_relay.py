@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.program import progress as sources
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 from torusrun.orchestrator.run.state.pace import progress
-from torusrun.orchestrator.show.screen.losses import Losses
+from torusrun.orchestrator.show.screen.detail import Losses
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.secret_forms import REMOVED
 from torusrun.orchestrator.run.plan.forecast import forecast_of
 from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.show.page import document as made
 from torusrun.orchestrator.show.page import facts as facts_of
-from torusrun.orchestrator.show.page import foreign, made
+from torusrun.orchestrator.show.page import foreign
 from torusrun.orchestrator.show.page.document import document
 from torusrun.orchestrator.show.page.facts import RunFacts
 from torusrun.orchestrator.show.page.settings import differing, settings

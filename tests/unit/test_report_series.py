@@ -8,9 +8,18 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.show.page.chart import HEIGHT, WIDTH, Chart, ChartLine
-from torusrun.orchestrator.show.page.series import series, thinned
-from torusrun.orchestrator.show.page.ticks import MOST, powers, ticks, time_unit, written
+from torusrun.orchestrator.show.page.chart import (
+    HEIGHT,
+    MOST_TICKS,
+    WIDTH,
+    Chart,
+    ChartLine,
+    powers,
+    ticks,
+    time_unit,
+    written,
+)
+from torusrun.orchestrator.show.page.charts import series, thinned
 
 VALUES = st.floats(-1e15, 1e15)
 
@@ -57,7 +66,7 @@ def test_ticks_are_few_and_within_their_axis(low: float, length: float) -> None:
     high = low + length
     found = ticks(low, high)
     room = 1e-6 * max(abs(low), abs(high), length)
-    assert len(found) <= MOST and all(low - room <= value <= high + room for value in found)
+    assert len(found) <= MOST_TICKS and all(low - room <= value <= high + room for value in found)
     assert all(map(written(found), found))
 
 

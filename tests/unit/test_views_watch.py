@@ -27,7 +27,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.progress_text import words
 from torusrun.orchestrator.show.screen import final_table, live
-from torusrun.orchestrator.show.screen.bar import Line
+from torusrun.orchestrator.show.screen.live import Line
 from torusrun.training.reporting.metrics import Metrics
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)

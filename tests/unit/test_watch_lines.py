@@ -14,7 +14,7 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.screen import losses, printed
+from torusrun.orchestrator.show.screen import detail, printed
 
 Said = pytest.CaptureFixture[str]
 DONE = End(State.COMPLETED, "all 4 ranks ended well")
@@ -70,9 +70,9 @@ def test_a_pending_run_says_why_and_a_running_one_how_far_it_is() -> None:
 
 
 def test_the_curve_of_long_metrics_begins_near_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "MOST_BYTES", 1000)
+    monkeypatch.setattr(detail, "MOST_BYTES", 1000)
     path = tmp_path / "metrics.jsonl"
     rows = [{"t": 1.0, "attempt": 1, "event": "step", "step": step, "loss": 1.0} for step in range(1000)]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    steps = [step for step, _ in losses.Losses(path).read()]
+    steps = [step for step, _ in detail.Losses(path).read()]
     assert steps[-1] == 999 and steps[0] > 900, "the whole file was read"

@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy
-    from torusrun.orchestrator.show.export.formats import format_of
+    from torusrun.orchestrator.show.exported import format_of
 
     format_of(args.kind)  # a missing package is reported once
 

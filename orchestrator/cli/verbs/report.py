@@ -30,20 +30,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.run.state import selection
-    from torusrun.orchestrator.show.page import made
+    from torusrun.orchestrator.show.page import document
 
     there = remote_runs.of_one_place(args.run_ids)
     here = [] if there else selection.named(args.run_ids)
     if args.file == "-":
-        print(made.html(here), end="")
+        print(document.html(here), end="")
         return DONE
     names = [run.run for run in there] + [run.run_id for run in here]
     name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
-    path = made.check(Path(name), force=args.force)
+    path = document.check(Path(name), force=args.force)
     if there:
         from torusrun.orchestrator.cli.handles_there import page
 
-        print(made.write(path, page(there)))
+        print(document.write(path, page(there)))
         return DONE
-    print(made.write(path, made.html(here)))
+    print(document.write(path, document.html(here)))
     return DONE

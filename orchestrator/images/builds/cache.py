@@ -59,7 +59,6 @@ class CachedImage:
     base: str = ""
     compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
-    made_of: str = ""  # the key of the SIF that a squashfs was taken out of
 
     @property
     def variant(self) -> str:

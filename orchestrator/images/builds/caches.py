@@ -1,4 +1,4 @@
-"""The caches of a site: first those of others, which are only read, then one's own, into which images are built.
+"""The caches of a site: first one's own, into which images are built, then those of others, which are only read.
 
 A cache of others holds an image or it does not: one that is missing, closed or not to be trusted is a miss with a
 remark, and never ends a verb.
@@ -11,7 +11,6 @@ import pwd
 import shutil
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -42,29 +41,28 @@ class Caches:
         return next(self.each(lambda cache: cache.sound(key, broken), broken), None)
 
     def each(self, ask: Callable[[Cache], Found | None], broken: Callable[[str], None] = warn) -> Iterator[Found]:
-        """What the caches answer, those of others first. `broken` gets the problems of these alone."""
+        """What the caches answer, one's own first. `broken` gets the problems of the others.
+
+        A problem of one's own is raised last, so that it hides no image of the others.
+        """
+        problem = None
+        try:
+            if own := ask(self.own):
+                yield own
+        except SiteError as error:
+            problem = error
         for cache in self.shared:
             try:
                 if found := ask(cache):
                     yield found
             except SiteError as error:
                 broken(f"{error}; this cache is not used ('container.caches' and 'owners' of the site)")
-        if found := ask(self.own):
-            yield found
+        if problem:
+            raise problem
 
     def built_from(self, sources: Collection[str], suffix: str = SIF) -> Iterator[CachedImage]:
-        """The newest image of each cache that was built from one of these sources, in the order of their use.
-
-        One's own is first if it was built from a lock or a wheelhouse: nobody else chose its packages, and whoever
-        built it wants these. Otherwise the caches of others are first, whose image has the same packages. Another
-        `suffix` asks for what was made of these images.
-        """
-        own = None
-        with suppress(SiteError):  # it is raised when the own cache's turn comes
-            own = self.own.newest_of(sources, suffix)
-        if own and (own.made_of or own.key) not in sources:
-            yield own
-        yield from self.each(lambda cache: cache.newest_of(sources, suffix))
+        """The newest image of each cache that was built from one of these sources, or made of such an image."""
+        return self.each(lambda cache: cache.newest_of(sources, suffix))
 
     def entries(self, broken: Callable[[str], None] = warn) -> list[CachedImage]:
         """The images of all caches."""
@@ -94,7 +92,7 @@ def one_of(entries: Iterable[CachedImage], word: str, folder: Path, starts: str 
     keyed = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
     named = [e for e in entries if e.name == word]
     named = [e for e in named if e.path.suffix == starts] or named
-    found = list({e.key: e for e in [*keyed, *named]}.values())  # of one image in two caches the last one: one's own
+    found = list({e.key: e for e in reversed([*keyed, *named])}.values())  # of one image in two caches one's own
     if len(found) == 1:
         return found[0]
     if not found:

@@ -63,7 +63,7 @@ def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
             if entry.key and packages.is_file():
                 with explained(f"{packages}: cannot be copied"):
                     shutil.copyfile(packages, cache.packages(key))
-            made = replace(entry, key=key, made_of=entry.key, built_by=f"the squashfs of a SIF of {entry.built_by}")
+            made = replace(entry, key=key, built_by=f"the squashfs of a SIF of {entry.built_by}")
             return _published(made, work, cache, began_s)
         finally:
             work.unlink(missing_ok=True)

@@ -220,6 +220,6 @@ def parse_probe(said: str) -> dict[str, Any]:
 
 
 def parse_questions(said: str) -> dict[str, tuple[str, int]]:
-    """(answer, exit code) of each question by its name, from the output of the script of questions.py."""
+    """(answer, exit code) of each question by its name, from the output of the script that asks them."""
     found = re.findall(r"^TORUSRUN-ASKED (.*)\n([\s\S]*?)\nTORUSRUN-ANSWERED (\d+)$", said, re.MULTILINE)
     return {name: (answer.rstrip("\n"), int(code)) for name, answer, code in found}

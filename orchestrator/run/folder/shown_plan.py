@@ -18,7 +18,7 @@ from torusrun.training.recipe.key import Items, Limits
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
-POLL_INTERVAL_S = 10.0  # of a plan of an earlier version
+POLL_INTERVAL_S = 10.0  # if the plan does not say it, or cannot be read
 Levels = Annotated[tuple[Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)], ...], Items(1, MOST_LEVELS)]
 
 

@@ -202,11 +202,11 @@ def squashed(named: NamedImage, site: Site) -> Iterator[CachedImage]:
         yield from caches.each(lambda cache: cache.get(key))
     compression = site.container.compression or ""
     if named.converted:
-        made_of = [convert.conversion(named, compression).source]
+        keys = [convert.conversion(named, compression).source]
     else:
         path = image_file.find(named.text)
-        made_of = prepare.sources(path, site.container.mpi == "host", compression)
-    yield from caches.built_from(made_of, SQUASHFS)
+        keys = prepare.sources(path, site.container.mpi == "host", compression)
+    yield from caches.built_from(keys, SQUASHFS)
 
 
 def squashed_directly(

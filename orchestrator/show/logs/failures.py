@@ -14,8 +14,7 @@ from torusrun.orchestrator.run.folder.log_errors.tracebacks import Tracebacks
 from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.show.logs.files import TAIL_LINES, Logs
-from torusrun.orchestrator.show.logs.source import FollowedFile, LogLine
-from torusrun.orchestrator.show.logs.tail import tail
+from torusrun.orchestrator.show.logs.source import FollowedFile, LogLine, tail
 from torusrun.training.counted import first_of
 
 MOST_READ, READ_BYTES = 100_000, 8 << 20  # of the end of a log that exists already

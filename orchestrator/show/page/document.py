@@ -1,21 +1,28 @@
-"""The HTML document about runs: a pure function of their facts."""
+"""The page about runs: an HTML document, a pure function of their facts, and its file."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from string import ascii_uppercase
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.render.html import page
 from torusrun.orchestrator.base.shown.numbers import moment
+from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.base.version import __version__
-from torusrun.orchestrator.show.page.charts import charts, drawn
-from torusrun.orchestrator.show.page.comparison import best_first, comparison
-from torusrun.orchestrator.show.page.facts import RunFacts
+from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
+from torusrun.orchestrator.show.page.charts import COLUMNS, charts, drawn
+from torusrun.orchestrator.show.page.facts import RunFacts, read
 from torusrun.orchestrator.show.page.part import part
-from torusrun.orchestrator.show.page.series import COLUMNS
+from torusrun.orchestrator.show.page.results import best_first, comparison
 from torusrun.orchestrator.show.page.time_use import MOST
+from torusrun.training.counted import counted
 
 MOST_DRAWN = 12  # the colours and dashes of lines differ
 MOST_RUNS = 200
@@ -52,3 +59,29 @@ def document(runs: Sequence[RunFacts]) -> str:
         columns=COLUMNS,
         most_attempts=MOST,
     )
+
+
+def html(runs: Sequence[RunFolder]) -> str:
+    """The page about runs as they stand now. It may query their schedulers. Raises UserError for too many."""
+    refuse_many(len(runs))
+    found = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
+    with busy(f"reading the records of {counted(len(runs), 'run')}"):
+        return document([read(run, found[str(run.folder)]) for run in runs])
+
+
+def check(path: Path, *, force: bool = False) -> Path:
+    """The absolute path of a page to write. Raises UserError if there is a file of this name, unless with `force`."""
+    path = absolute(path)
+    if path.is_dir():
+        raise UserError(f"{path}: this is a folder; name a file, as in -o {path.name}/report.html")
+    if os.path.lexists(path) and not force:
+        raise UserError(f"{path} exists already; name another file with -o, or overwrite it with --force")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent}: there is no such folder; make it, or name another file with -o")
+    return path
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a page in one step: whole or not at all. Raises SiteError if that fails."""
+    write_text(path, text)
+    return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +14,11 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.errors import explained as explained_error
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import is_mine, read_bytes
+from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.forecast.forecast import Forecast
+from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -33,6 +36,8 @@ from torusrun.orchestrator.show.logs.files import logs
 from torusrun.orchestrator.show.placement import Outlook, outlook
 from torusrun.orchestrator.show.screen.detail import nodes
 from torusrun.orchestrator.show.screen.nodes import NodeHeard
+from torusrun.training.counted import counted
+from torusrun.training.reporting import events
 
 LARGEST_BYTES = 1_000_000  # of a run's file
 LONG = 8  # characters of a value that no other text has by chance
@@ -150,3 +155,80 @@ def _forecast(plan: Plan, hosts: Sequence[str]) -> Forecast:
     if plan.run.command:
         raise SiteError("a command is not predicted")
     return forecast_of(plan, named_hosts(plan, hosts))
+
+
+OF_RANKS = {"torch": "torch", "device": "device", "backend": "backend", "cuda": "CUDA", "rocm": "ROCm", "nccl": "NCCL",
+            "python": "Python"}  # fmt: skip
+
+
+def environment(facts: RunFacts) -> list[tuple[str, str]]:
+    """(what, value) of all that is known."""
+    return [(name, facts.shown(text)) for name, text in _facts(facts) if text]
+
+
+def _facts(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    kept = facts.provenance
+    yield "code", _code(facts)
+    if facts.image:
+        yield "image", facts.image.name or facts.image.path
+        yield "image SHA-256", facts.image.sha256
+        yield "in the image", _versions(facts.image.versions)
+    starts = [row for row in facts.rows if row["event"] == events.START]
+    if starts:
+        trained = {name: starts[-1].get(key) for key, name in OF_RANKS.items()}
+        yield "training", ", ".join(f"{name} {value}" for name, value in trained.items() if isinstance(value, str))
+    yield "torusrun", _environment_text(kept, "torusrun")
+    yield "Python, submitting", _environment_text(kept, "python")
+    packages = kept.get("packages")
+    yield "packages, submitting", _versions(packages) if isinstance(packages, dict) else ""
+    yield "submitted on", ", ".join(filter(None, (_environment_text(kept, "host"), _environment_text(kept, "system"))))
+    yield "hosts", folded(facts.view.hosts)
+    yield "run folder", facts.view.folder
+
+
+def _code(facts: RunFacts) -> str:
+    """The commit, and what git does not have of the code."""
+    git = facts.provenance.get("git")
+    if not isinstance(git, dict) or not isinstance(git.get("commit"), str):
+        return "no git checkout"
+    if git.get("unknown"):
+        return f"commit {git['commit']}; git did not report the changes"
+    untracked = git.get("untracked")
+    parts = [
+        f"commit {git['commit']}",
+        "with changes, which are in code.diff of the run folder" if facts.has_diff else "",
+        counted(len(untracked), "untracked file") if isinstance(untracked, list) and untracked else "",
+    ]
+    return ", ".join(filter(None, parts)) if any(parts[1:]) else f"{parts[0]}, without changes"
+
+
+def _environment_text(record: Mapping[str, Any], key: str) -> str:
+    value = record.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _versions(versions: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def overview(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """(what, value); '' for what is not known."""
+    view, account, plan = facts.view, facts.account, facts.plan
+    if account and account.attempts:
+        begun = [one.begun_s for one in account.attempts if one.begun_s is not None]
+        yield "submitted", moment(account.attempts[0].submitted_s)
+        yield "started", moment(begun[0]) if begun else "not yet"
+        yield "attempts", str(len(account.attempts))
+    yield "site", ", ".join(dict.fromkeys(filter(None, (view.site, view.scheduler))))
+    yield "nodes", _nodes_words(facts) if plan else ""
+    yield "grid", str(Grid(view.grid)) if view.grid else ""
+    if view.step is not None:
+        yield "steps", f"{view.step:,} of {view.total_steps:,}" if view.total_steps else f"{view.step:,}"
+    yield "job", view.job or ""
+
+
+def _nodes_words(facts: RunFacts) -> str:
+    """'2 nodes x 4 GPUs'; on a site without GPUs, ranks."""
+    assert facts.plan
+    what = "GPU" if facts.plan.site.node.gpus else "rank"
+    return f"{counted(facts.plan.run.nodes, 'node')} x {counted(facts.plan.ranks_per_node, what)}"

@@ -8,13 +8,10 @@ from torusrun.orchestrator.base.render.html import Markup
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.show import map_svg
 from torusrun.orchestrator.show.page.charts import Drawn
-from torusrun.orchestrator.show.page.environment import environment
-from torusrun.orchestrator.show.page.facts import RunFacts
-from torusrun.orchestrator.show.page.overview import overview
-from torusrun.orchestrator.show.page.ranks import RankTimes, rank_times
+from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview
 from torusrun.orchestrator.show.page.results import Figure, results
 from torusrun.orchestrator.show.page.settings import changes, settings
-from torusrun.orchestrator.show.page.time_use import TimeUse, time_use
+from torusrun.orchestrator.show.page.time_use import RankTimes, TimeUse, rank_times, time_use
 from torusrun.orchestrator.show.progress_text import figures, remark
 
 MOST_ERROR_LINES = 12

@@ -1,20 +1,50 @@
-"""The attempts of a run on a time line with their causes, and its time by use."""
+"""Bars of time: the attempts of a run on a time line, its time by use, and the step times of its ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from torusrun.orchestrator.base.render.html import Markup
-from torusrun.orchestrator.base.shown.numbers import moment
+from torusrun.orchestrator.base.shown import svg
+from torusrun.orchestrator.base.shown.numbers import moment, ms
+from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last
+from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.state.account import USES, Account
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.run.state.pace import duration
-from torusrun.orchestrator.show.page.bars import BarPart, bar
 from torusrun.orchestrator.show.page.facts import RunFacts
+from torusrun.orchestrator.show.screen.nodes import remark
+
+LEAST = 0.002  # of the width: a part that is there is visible
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A part of a bar from one share of the width to another, its CSS class, and what hovering over it shows."""
+
+    begins: float
+    ends: float
+    kind: str
+    title: str
+
+
+def bar(parts: Iterable[BarPart], height: int) -> Markup:
+    drawn = "".join(map(_rect, parts))
+    return Markup(svg.element("svg", drawn, **{"class": "bar", "width": "100%", "height": height, "role": "img"}))
+
+
+def _rect(part: BarPart) -> str:
+    width = max(part.ends - part.begins, LEAST)
+    begins = min(max(part.begins, 0.0), 1.0 - LEAST)
+    title = svg.element("title", escape(plain(part.title)))
+    size = {"x": f"{begins:.3%}", "width": f"{min(width, 1 - begins):.3%}", "height": "100%"}
+    return svg.element("rect", title, **{"class": part.kind}, **size)
+
 
 LANE, WHOLE = 14, 26  # heights
 CUT = 0.006  # the width of the mark at an early end
@@ -122,3 +152,67 @@ def _productive(account: Account) -> Iterator[str]:
         yield f"Productive: {account.ettr:.1%} of the time since its first start, {since}."
     if account.cure:
         yield f"Most would have been saved on {account.cure}."
+
+
+ROW_HEIGHT = 14
+MOST_RANKS = 64  # rows
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """A rank, or the slowest one of a host."""
+
+    name: str
+    host: str
+    step: str
+    waited: str
+    bar: Markup
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """`of_hosts`: each row is the slowest rank of a host; `hidden` is the number of hosts that are not shown."""
+
+    rows: list[RankRow]
+    slow: str
+    of_hosts: bool
+    hidden: int
+    last_step: int
+
+
+def rank_times(facts: RunFacts) -> RankTimes | None:
+    """The step times; None if no rank reported any."""
+    known = [(node.host, rank) for node in facts.nodes if node.load for rank in node.load.ranks]
+    if not known:
+        return None
+    of_hosts = len(known) > MOST_RANKS
+    if of_hosts:
+        slowest = [(node.host, node.slowest) for node in facts.nodes if node.slowest]
+        known = sorted(slowest, key=lambda found: -(found[1].computed_s or found[1].step_s))
+    slow = facts.slow.words if facts.slow else remark(facts.nodes)
+    last_step = max(rank.step for _, rank in known)
+    rows = _rank_rows(facts, known[:MOST_RANKS])
+    return RankTimes(rows, facts.shown(slow), of_hosts, len(known[MOST_RANKS:]), last_step)
+
+
+def _rank_rows(facts: RunFacts, known: Sequence[tuple[str, RankSteps]]) -> list[RankRow]:
+    longest_s = max(rank.step_s for _, rank in known) or 1.0
+    return [
+        RankRow(
+            f"rank {rank.rank}",
+            facts.shown(host),
+            f"{ms(rank.step_s)} ms",
+            "unknown" if rank.waited is None else f"{rank.waited:.0%}",
+            bar(_rank_parts(rank, longest_s), ROW_HEIGHT),
+        )
+        for host, rank in known
+    ]
+
+
+def _rank_parts(rank: RankSteps, longest_s: float) -> list[BarPart]:
+    whole = rank.step_s / longest_s
+    if rank.computed_s is None:
+        return [BarPart(0.0, whole, "compute", f"step {ms(rank.step_s)} ms")]
+    computed = rank.computed_s / longest_s
+    waits = BarPart(computed, whole, "waits", f"waited {ms(rank.step_s - rank.computed_s)} ms")
+    return [BarPart(0.0, computed, "compute", f"computed {ms(rank.computed_s)} ms"), waits]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -13,16 +14,49 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.private import read_bytes, status
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.run.folder import allocation, attempt_folders
+from torusrun.orchestrator.run.folder import allocation, attempt_folders, metrics
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
 from torusrun.orchestrator.run.folder.node_load import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.logs.failures import bad_ends
 from torusrun.orchestrator.show.logs.files import Logs, logs
-from torusrun.orchestrator.show.logs.tail import LINE_BYTES, tail
-from torusrun.orchestrator.show.screen.losses import Losses
+from torusrun.orchestrator.show.logs.source import LINE_BYTES, FollowedFile, tail
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered
+
+MOST_POINTS = 4096
+MOST_BYTES = 4 << 20  # of earlier metrics: the curve shows the newest
+
+
+class Losses:
+    """The losses over the steps. Steps that an attempt repeats after a resume replace the earlier ones."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = FollowedFile("", path)
+        try:
+            found = os.lstat(path)
+        except OSError:  # there are no metrics yet
+            found = None
+        if found:
+            self._file.begin(found.st_ino, max(found.st_size - MOST_BYTES, 0))
+        self.points: list[tuple[float, float]] = []
+
+    def read(self) -> list[tuple[float, float]]:
+        """All points, (step, loss), including new ones."""
+        for line in self._file.new(whole=True):
+            row = metrics.row_of(line.text.encode(errors="replace"))
+            if row and row["event"] == "step" and "step" in row and row.get("loss") is not None:
+                self._add(float(row["step"]), float(row["loss"]))
+        return self.points
+
+    def _add(self, step: float, loss: float) -> None:
+        while self.points and self.points[-1][0] >= step:
+            self.points.pop()
+        self.points.append((step, loss))
+        if len(self.points) > MOST_POINTS:  # merge neighbours into one point
+            pairs = zip(self.points[::2], self.points[1::2], strict=False)
+            self.points = [(later, (one + other) / 2) for (_, one), (later, other) in pairs]
+
 
 LOOK_S = 2.0  # between looks that read a few files of every node
 RESTS = 5  # the next look waits at least this many times as long as the last one took

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from rich.text import Text
 
@@ -16,7 +17,8 @@ from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.run.state.attention import counts
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.listing import ETA, RESULT, STATE, STEP
-from torusrun.orchestrator.show.screen.drawn import drawn
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def lines(views: Sequence[View], window: Window, width: int) -> list[Text]:
     shown = views[window.top : window.top + max(window.rows, 0)]
     if not shown:
         return [head]
-    found = [head, *drawn(_table(shown, max(LEAST_NAME, width * 2 // 5)), width, "dim")]
+    found = [head, *drawn_rows(_table(shown, max(LEAST_NAME, width * 2 // 5)), width, "dim")]
     if window.selected is not None and window.top <= window.selected < window.top + len(shown):
         found[2 + window.selected - window.top].stylize("reverse")
     return found
@@ -82,3 +84,16 @@ def shortened(name: str, width: int) -> str:
         return name
     end = (width - len(CUT)) // 2
     return name[: width - len(CUT) - end] + CUT + name[len(name) - end :]
+
+
+def drawn_rows(table: Table[Row], width: int, head: str) -> list[Text]:
+    """The titles in the style `head` and the rows in their columns' styles, each line in at most `width` columns."""
+    found = []
+    for line in table.styled(width):
+        text, at = Text(cut("".join(part for part, _ in line).rstrip(), width)), 0
+        for part, style in line:
+            text.stylize(style, at, at + len(part))
+            at += len(part)
+        found.append(text)
+    found[0].stylize(head)
+    return found

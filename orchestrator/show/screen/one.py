@@ -17,10 +17,9 @@ from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.progress_text import figures
 from torusrun.orchestrator.show.screen import nodes as of_nodes
-from torusrun.orchestrator.show.screen.bar import Line
 from torusrun.orchestrator.show.screen.detail import Detail
-from torusrun.orchestrator.show.screen.drawn import drawn
-from torusrun.orchestrator.show.screen.many import Window
+from torusrun.orchestrator.show.screen.live import Line
+from torusrun.orchestrator.show.screen.many import Window, drawn_rows
 from torusrun.orchestrator.show.screen.nodes import NodeHeard
 from torusrun.training.counted import counted
 
@@ -80,7 +79,7 @@ def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
     remark = room > 3 and of_nodes.remark(nodes)
     most = room - 2 if remark else room - 1
     shown = nodes if len(nodes) <= most else nodes[: max(most - 1, 1)]
-    texts = drawn(of_nodes.table(shown, width), width, "bold")
+    texts = drawn_rows(of_nodes.table(shown, width), width, "bold")
     if remark:
         texts.append(Text(cut(remark, width), REMARK))
     if len(shown) < len(nodes) and len(texts) < room:
@@ -92,7 +91,7 @@ def page(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[T
     """(The rows of a window on all nodes and their ranks, below a remark and titles; the number of rows)."""
     if not nodes:
         return [Text(cut("no node is at work", width))], 0
-    titles, *rows = drawn(of_nodes.table(nodes, width, ranks=True), width, "bold")
+    titles, *rows = drawn_rows(of_nodes.table(nodes, width, ranks=True), width, "bold")
     shown = rows[window.top : window.top + max(window.rows, 0)]
     head = of_nodes.remark(nodes) or counted(len(nodes), "node")
     return [Text(cut(head, width), REMARK), titles, *shown], len(rows)

@@ -10,7 +10,7 @@ from torusrun.orchestrator.base.terminal.remarks import progress
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import follow_all
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.logs.tail import newest_line
+from torusrun.orchestrator.show.logs.source import newest_line
 from torusrun.orchestrator.show.progress_text import words
 
 LINE_EVERY_S = 10.0

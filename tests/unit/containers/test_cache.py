@@ -29,7 +29,6 @@ def entry(
     name: str = "mine",
     source: str = "",
     suffix: str = ".sif",
-    made_of: str = "",
 ) -> CachedImage:
     cache.make()
     finished = cache.working(key)
@@ -37,7 +36,7 @@ def entry(
     made = CachedImage(
         key, cache.folder / f"{key}{suffix}", name, "Bootstrap: x", file_checksum(finished), len(content), 1.0, 2.0,
         "fake 1.0",
-        source=source, made_of=made_of,
+        source=source,
     )  # fmt: skip
     return cache.publish(made, finished)
 
@@ -247,12 +246,12 @@ def shared_by(cache: Cache, folder: Path) -> Caches:
     return Caches((cache,), Cache(folder / "own"))
 
 
-def test_a_cache_of_others_is_searched_first_and_never_written(tmp_path: Path) -> None:
+def test_a_cache_of_others_is_searched_and_never_written(tmp_path: Path) -> None:
     group = Cache(tmp_path / "group")
     caches = shared_by(group, tmp_path)
     theirs, own = entry(group), entry(caches.own, "b" * 64, name="other")
     assert caches.get(KEY) == caches.sound(KEY) == theirs and caches.get("b" * 64) == own
-    assert caches.entries() == [theirs, own] and caches.find("mine") == theirs and caches.of(theirs) == group
+    assert caches.entries() == [own, theirs] and caches.find("mine") == theirs and caches.of(theirs) == group
     assert caches.writable(own, "remove") == caches.own
     with pytest.raises(UserError, match="it is in a cache of other users; only they can remove it"):
         caches.writable(theirs, "remove")
@@ -261,53 +260,22 @@ def test_a_cache_of_others_is_searched_first_and_never_written(tmp_path: Path) -
     assert caches.find("mine") == twice, "one image in two caches is one image"
 
 
-PLAIN, LOCKED, GROUPS = "a" * 64, "b" * 64, "c" * 64  # keys of one image file: alone, and with two locks
-
-
-@pytest.mark.parametrize(
-    ("theirs", "own", "used"),
-    [
-        (PLAIN, PLAIN, ("group", PLAIN)),
-        (PLAIN, LOCKED, ("own", LOCKED)),
-        (GROUPS, LOCKED, ("own", LOCKED)),
-        (GROUPS, PLAIN, ("group", GROUPS)),
-        (LOCKED, "", ("group", LOCKED)),
-    ],
-)
-def test_ones_own_locked_image_comes_before_that_of_a_group(
-    theirs: str, own: str, used: tuple[str, str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("suffix", [".sif", ".sqsh"])
+def test_ones_own_image_comes_before_that_of_a_group(suffix: str, tmp_path: Path) -> None:
     caches = shared_by(Cache(tmp_path / "group"), tmp_path)
-    entry(caches.shared[0], theirs, source=PLAIN)
-    if own:
-        entry(caches.own, own, source=PLAIN)
-    found = next(caches.built_from([PLAIN]))
-    assert (found.path.parent.name, found.key) == used
-
-
-@pytest.mark.parametrize(("own", "used"), [(LOCKED, "own"), (PLAIN, "group")])
-def test_the_squashfs_of_ones_own_locked_image_comes_first_too(own: str, used: str, tmp_path: Path) -> None:
-    caches = shared_by(Cache(tmp_path / "group"), tmp_path)
-    for cache, key, made in ((caches.shared[0], PLAIN, "d" * 64), (caches.own, own, "e" * 64)):
-        entry(cache, key, source=PLAIN)
-        entry(cache, made, source=PLAIN, suffix=".sqsh", made_of=key)
-    found = next(caches.built_from([PLAIN], ".sqsh"))
-    assert (found.path.parent.name, found.path.suffix) == (used, ".sqsh")
+    theirs = entry(caches.shared[0], "b" * 64, source=KEY, suffix=suffix)
+    assert next(caches.built_from([KEY], suffix)) == theirs
+    own = entry(caches.own, "c" * 64, source=KEY, suffix=suffix)
+    assert next(caches.built_from([KEY], suffix)) == own
+    caches.own.sidecar(own.key).write_text("{")
+    assert next(caches.built_from([KEY], suffix)) == theirs, "a damaged one hides no other"
 
 
 def test_a_name_is_the_image_of_the_form_that_the_site_starts(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    one, two = entry(cache), entry(cache, "b" * 64, suffix=".sqsh", made_of=KEY)
+    one, two = entry(cache), entry(cache, "b" * 64, suffix=".sqsh")
     assert Caches((), cache).find("mine") == one and Caches((), cache, ".sqsh").find("mine") == two
     assert Caches((), cache).find(str(two.path)) == two
-
-
-def test_a_damaged_own_image_does_not_hide_that_of_a_group(tmp_path: Path) -> None:
-    caches = shared_by(Cache(tmp_path / "group"), tmp_path)
-    theirs = entry(caches.shared[0], PLAIN)
-    entry(caches.own, PLAIN)
-    caches.own.sidecar(PLAIN).write_text("{")
-    assert next(caches.built_from([PLAIN])) == theirs
 
 
 def test_the_owner_of_a_groups_cache_has_it_once(tmp_path: Path) -> None:
