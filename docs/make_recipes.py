@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,17 +61,8 @@ the optimizer, except momentum and weight decay.
 
 In all recipes the order of samples, crops and mirrors are torusrun's, images are scaled bilinearly, JPEGs may be decoded
 smaller (`data: {options: {draft: false}}`), checkpoints follow [Daly's rule](../guides/checkpoints.md#how-often), and other
-keys have torusrun's defaults. What each technique is worth: [large batches](large-batches.md).
-
-## On the digits
-
-`python -m benchmarks.recipes --only large --seeds 3`: four ranks, 360 images a step, a quarter of the training set. Percent of
-360 test images and standard deviation over seeds ([results](../../benchmarks/results/SMALL_FILE)) [measured]. surfsara-28min
-had momentum correction, which its recipe no longer has; recipes without LARS have plain SGD's rate (0.5625).
-
-SMALL_TABLE
-
-With 1,437 images LARS and warm-up cannot show.
+keys have torusrun's defaults. What each technique is worth: [large batches](large-batches.md). On the digits, with 1,437 images, LARS and
+warm-up cannot show ([accuracies](../../benchmarks/results/SMALL_FILE)).
 """
 
 
@@ -80,7 +70,7 @@ def text() -> str:
     """The page."""
     marks = "; ".join(f"*{certainty}*: {means}" for certainty, means in CERTAINTIES.items())
     head = HEAD.replace("MARKS", _wrapped(f"Marks: {marks}.")).replace("RECORDS", "\n".join(_records()))
-    head = head.replace("SMALL_TABLE", "\n".join(_on_digits())).replace("SMALL_FILE", DIGITS.name)
+    head = head.replace("SMALL_FILE", DIGITS.name)
     return "\n".join([head, *("\n".join(_section(load(name))) for name in names())])
 
 
@@ -99,18 +89,6 @@ def _fact(recipe: Published, key: str) -> str:
     value, mark = recipe.facts[key]
     note = f" ({mark.note})" if mark.note else ""
     return f"{value} {mark.certainty[0]}{note}"
-
-
-def _on_digits() -> Iterator[str]:
-    """The rows of `python -m benchmarks.recipes --only large`, whose columns are two or more spaces apart."""
-    yield "| recipe | accuracy | against plain SGD |\n|---|---|---|"
-    rows = [
-        re.split(" {2,}", line) for line in DIGITS.read_text().splitlines() if re.match(r"[a-z0-9-]+ .* batch \d", line)
-    ]
-    (_, _, accuracy, spread), *recipes = rows
-    yield f"| plain SGD, 64 images a step | {accuracy} +- {spread} | |"
-    for name, _, accuracy, spread, difference, *_ in sorted(recipes, key=lambda row: -float(row[2])):
-        yield f"| {name} | {accuracy} +- {spread} | {difference} |"
 
 
 def _section(recipe: Published) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The start of an attempt on a card: seconds from the start of its process to its events, for ResNet-50 at batch 256.
 
-`python -m benchmarks.gpu.start`. "import" is `import torch` alone; "met": the ranks have met, and the network and data
-are there; "step 1" and "step 8" are done. Compiled attempts keep what was compiled in one folder, at first empty.
+`python -m benchmarks.gpu.start`. "met": the ranks have met, and the network and data are there. On a card a step is
+done when the next one is reported, so "step 1" is the time of step 2. Compiled attempts keep what was compiled in one
+folder, at first empty.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def train_of(compiled: bool, small: bool) -> Train:
 
 
 def times_s(folder: Path, number: int, train: Train) -> list[float]:
-    """From the start of the process to the meeting, the first step and the last."""
+    """From the start of the process to the meeting, the end of the first step, and the last step."""
     began_s = time.time()
     rows: list[dict[str, Any]] = attempt(folder, number, train)
     ends = {(row["event"], row.get("step")): row["t"] - began_s for row in rows}
-    return [ends["start", 0], ends["step", 1], ends["step", STEPS]]
+    return [ends["start", 0], ends["step", 2], ends["step", STEPS]]
 
 
 def main(small: bool = False, forms: dict[str, bool] = FORMS) -> None:

@@ -8,6 +8,7 @@ the host; few are 32 a step. "fp32 images" normalizes them on the host and sends
 from __future__ import annotations
 
 import argparse
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +86,7 @@ def measured(form: Form, device: torch.device, steps: int, small: bool) -> str:
     except ImportError as error:
         return f"  left out: {error}"
     finally:
+        gc.collect()  # graphs hold memory, and their owners refer to one another
         torch.cuda.empty_cache()
 
 

@@ -40,7 +40,7 @@ OVER_FOUR = (
 
 # A rank is killed in every place by the test of `cancel` below.
 STRUCK = {
-    "local": ("kill-rank", "killed"),
+    "local": ("kill-shell", "unknown"),
     "slurm": ("kill-launcher", "launcher"),
     "gridengine": ("kill-supervisor", "killed"),
     "pbs": ("kill-rank", "killed"),
