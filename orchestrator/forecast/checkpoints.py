@@ -10,8 +10,8 @@ from torusrun.training.checkpoint.interval import daly_s, failure_of_ranks_s
 # here, and copying and comparing the numbers. On a GPU the copy takes less, which has not been measured.
 SAVE_S, SAVED_BYTES_PER_S = 0.01, 4e9
 # A copy in the memory of the node after every step, by one rank: the CPU time on two busy cores
-# (benchmarks/results/node-memory-2026-11-23.txt). A GPU copies beside the next step, which has not been measured.
-COPY_S, COPIED_BYTES_PER_S, COPIES = 0.001, 4e9, 2
+# (benchmarks/results/node-memory-2026-11-27.txt). A GPU copies beside the next step, which has not been measured.
+COPY_S, COPIED_BYTES_PER_S, COPIES = 0.002, 4e9, 2
 BYTES_PER_PARAMETER = 8  # the weight and its velocity
 
 

@@ -38,6 +38,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # read-only in one shell or another
 TMPFS = "tmpfs"
 FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
+TRAINING = "/opt/torusrun"  # the folder in images that holds `training`
+ON_PATH = f"{TRAINING}/{ENTRY}"  # below it: the folder with the package `torusrun`, for scripts
+HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
 
 
 @dataclass(frozen=True)
@@ -190,11 +193,6 @@ def _carries(runtime: Runtime, name: str, value: str) -> bool:
     merges a carriage return and a line break into one line break (seen with Apptainer 1.4.5).
     """
     return name != "HOME" and bool((KEPT if runtime.has("--no-eval") else PLAIN).fullmatch(value))
-
-
-TRAINING = "/opt/torusrun"  # the folder in images that holds `training`
-ON_PATH = f"{TRAINING}/{ENTRY}"  # below it: the folder with the package `torusrun`, for scripts
-HOST_MPI = "/opt/host-mpi"  # the mount point of a site's own MPI
 
 
 def own_training() -> Path:

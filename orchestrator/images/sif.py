@@ -26,6 +26,16 @@ SIF_CODES = {
 ELF_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 DOCKER_NAMES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm/v7", "i686": "386"}
 HEAD_BYTES = 64
+HEADER = struct.Struct("<32s10s3s3s16s8q")  # of its eight numbers, the fourth and fifth: count and place of descriptors
+DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128sii")  # then the rest of 384 bytes that depend on its type
+DESCRIPTOR_BYTES = 585
+MOST_DESCRIPTORS = 1024
+PARTITION, SQUASHFS, ENCRYPTED, PRIMARY = 0x4004, 1, 5, 2
+HEADER_BYTES = 128
+MAGIC_AT, VERSION_AT, IDENTITY_AT, DESCRIPTORS_AT = 32, 42, 48, 88
+VERSION = b"01\0"
+IDENTITY_BYTES = 16  # then the times of creation and of the last change
+TIMES_AT = 41  # in a descriptor: its times of creation and of the last change
 
 
 def is_sif(path: Path) -> bool:
@@ -70,13 +80,6 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-HEADER = struct.Struct("<32s10s3s3s16s8q")  # of its eight numbers, the fourth and fifth: count and place of descriptors
-DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128sii")  # then the rest of 384 bytes that depend on its type
-DESCRIPTOR_BYTES = 585
-MOST_DESCRIPTORS = 1024
-PARTITION, SQUASHFS, ENCRYPTED, PRIMARY = 0x4004, 1, 5, 2
-
-
 class Extent(NamedTuple):
     """A part of a file: its first byte, and its number of bytes."""
 
@@ -111,13 +114,6 @@ def squashfs(path: Path) -> Extent:
                     )
                 return Extent(offset, length)
     raise UserError(f"{path}: the SIF has no squashfs, so it cannot be converted for Pyxis")
-
-
-HEADER_BYTES = 128
-MAGIC_AT, VERSION_AT, IDENTITY_AT, DESCRIPTORS_AT = 32, 42, 48, 88
-VERSION = b"01\0"
-IDENTITY_BYTES = 16  # then the times of creation and of the last change
-TIMES_AT = 41  # in a descriptor: its times of creation and of the last change
 
 
 def fix_times(image: Path, time_s: int) -> None:

@@ -65,6 +65,7 @@ class OwnRun(Turns):
         self.pulse = JobPulse(attempt, plan, self.scheduler, self.name)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._on_signal)
+        self.shell = os.getppid()
         process.die_with_parent(signal.SIGTERM)
 
     def run_in_job(self, failed: Sequence[str] = ()) -> State:
@@ -281,4 +282,9 @@ class OwnRun(Turns):
             print(f"torusrun: later jobs stay in the queue, and end as soon as they begin: {error}", file=sys.stderr)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.ask_to_end()
+        """End the job on request. If only its shell was killed, this machine needs none: another attempt follows."""
+        alone = self.keeps_going and self.scheduler.traits.one_machine
+        if alone and os.getppid() != self.shell:
+            self.signal(signal.SIGTERM)
+        else:
+            self.ask_to_end()

@@ -16,6 +16,7 @@ from torusrun.orchestrator.keys.kinds import CONTROL
 from torusrun.orchestrator.keys.problems import shown
 
 LONGEST_NAME = 200  # OpenPBS takes 230 characters, Grid Engine 511
+DIGITS = 20  # more than any number in an id has
 
 
 def filled(
@@ -105,9 +106,6 @@ def listed_hosts(path: str) -> list[str]:
     if not found:
         raise SiteError(f"{path}: the list of the job's hosts is empty")
     return list(found)
-
-
-DIGITS = 20  # more than any number in an id has
 
 
 def with_arrays(found: Mapping[str, Status], array_of: Callable[[str], str | None]) -> dict[str, Status]:

@@ -23,6 +23,8 @@ from torusrun.training.recipe.files import CERTAINTIES
 
 ASKING_S = 30.0
 LOCAL = "local"
+GENERIC = "generic"  # the name of every other cluster for --cluster
+SECTIONS = ("node", "container")  # the parts of a site whose values are written one by one
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,6 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
 
 
 FOLDER = Path(__file__).parent / "known"
-GENERIC = "generic"  # the name of every other cluster for --cluster
-SECTIONS = ("node", "container")  # the parts of a site whose values are written one by one
 
 
 class Recognition(Enum):

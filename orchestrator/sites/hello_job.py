@@ -41,6 +41,8 @@ LIMIT_S = 300.0
 LOOK_S = 0.05
 POLL_S = 1.0
 ENDING_S = 60.0
+SKEW_S, LARGE_SKEW_S = 2.0, 30.0
+LARGEST_BYTES = 1 << 20
 
 
 def checks(name: str, site: Site, wait_s: float) -> Iterator[Check]:
@@ -153,10 +155,6 @@ def _log(run: RunFolder) -> str:
         except OSError:
             continue
     return "; ".join(line.strip() for line in texts[-6:] if line.strip())
-
-
-SKEW_S, LARGE_SKEW_S = 2.0, 30.0
-LARGEST_BYTES = 1 << 20
 
 
 @dataclass

@@ -28,6 +28,13 @@ LOCAL_TYPES = re.compile(r"ext2|xfs|btrfs|zfs|tmpfs|ramfs|overlay|f2fs|ufs|jfs|r
 MPI_MODULES = ("openmpi", "hpcx", "ompi", "intelmpi", "intel-mpi", "impi", "mpich", "mvapich2")
 DEFAULT = re.compile(r"\((default|D|[^)]*\bD\b[^)]*)\)$")
 RUNTIME_MODULES = ("apptainer", "singularitypro", "singularity-ce", "singularityce", "singularity")
+# The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).
+ARCHITECTURES = {
+    "p100": "sm_60", "v100": "sm_70", "t4": "sm_75", "a100": "sm_80", "a30": "sm_80", "a40": "sm_86", "l4": "sm_89",
+    "l40": "sm_89", "l40s": "sm_89", "h100": "sm_90", "h200": "sm_90", "gh200": "sm_90", "b200": "sm_100",
+}  # fmt: skip
+RANKS_WITHOUT_GPUS = 4
+RECKONED = 0.9  # share of the adapters' rate and of a node's memory
 
 
 @dataclass(frozen=True)
@@ -129,15 +136,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-# The architectures of NVIDIA's GPUs by type (developer.nvidia.com/cuda-gpus).
-ARCHITECTURES = {
-    "p100": "sm_60", "v100": "sm_70", "t4": "sm_75", "a100": "sm_80", "a30": "sm_80", "a40": "sm_86", "l4": "sm_89",
-    "l40": "sm_89", "l40s": "sm_89", "h100": "sm_90", "h200": "sm_90", "gh200": "sm_90", "b200": "sm_100",
-}  # fmt: skip
-RANKS_WITHOUT_GPUS = 4
-RECKONED = 0.9  # share of the adapters' rate and of a node's memory
 
 
 def node_settings(

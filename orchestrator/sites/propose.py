@@ -36,6 +36,8 @@ from torusrun.training.recipe.key import key_of
 RUNS = "~/torusrun/runs"
 SCRATCH = "$TORUSRUN_SCRATCH"
 CHOOSE = {"queue": ("queue", "queue"), "pe": ("ask", "parallel environment")}  # option: (key, its name)
+WIDTH = 120
+COLUMN = 36
 
 
 def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Mapping[str, Setting]:
@@ -195,10 +197,6 @@ def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
     if not found.one_machine:
         why = "the job's own folder on a node, else TMPDIR or /tmp"
         yield Setting("container.stage", SCRATCH, why, Certainty.ASSUMED)
-
-
-WIDTH = 120
-COLUMN = 36
 
 
 def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> str:

@@ -1,6 +1,6 @@
 """Runs one task of a submitit job: sends its output to its own log, then lets submitit's entry run the function.
 
-`orchestrator.schedulers.for_submitit.task FOLDER`. Task 0 writes to the log of the job's script.
+`orchestrator.submitit.task FOLDER`. Task 0 writes to the log of the job's script.
 """
 
 from __future__ import annotations

@@ -24,6 +24,27 @@ BEGIN, EXAMINE = "begin", "examining"
 REDRAWN_S = 1.0
 OF_RUN = re.compile(r"\S+:\d+: RUN ")
 LONGEST = 70  # characters of a phase
+# {x} is the first group of a match. A full disk makes all later steps fail with their own messages.
+DISK = (
+    r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
+    "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder",
+)
+# Servers that do not serve, of which each counts.
+SERVERS = (
+    (r"x509: |(?i:certificate.?verify.?failed)|SSL certificate problem|Certificate verification failed",
+     "a server's TLS certificate is not accepted; give the site's CA as 'ca_bundle' of 'secrets' in the image file"),
+    (r"(?:Retry\(total=0\b|curl: |git|Err:).*(?i:Connection refused|timed out|Network is unreachable|No route to host)"
+     r"|ConnectTimeoutError|Cannot initiate the connection to (\S+)",
+     "a server does not answer ({x}); try again, or build with a wheelhouse, offline, from a local base"),
+    (r"[Cc]ould not resolve host:? ?'?([^\s']*)|[Ff]ailure (?:in name resolution|resolving '([^']+)')"
+     r"|lookup (\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
+     "{x} cannot be reached: its name cannot be resolved here; build with a wheelhouse, offline, from a local base"),
+    (r"Could not fetch URL (\S+): 40[13] |Authentication failed for '([^']+)'",
+     "{x} does not accept the login, or asks for one; correct 'secrets' of the image file"),
+    (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",
+     "the registry does not accept the login, or has no such image; correct 'base' of the image file, or give "
+     "'registry_username' and 'registry_password', or 'registry_auth', in its 'secrets'"),
+)  # fmt: skip
 
 
 class Phases:
@@ -103,27 +124,6 @@ def stamp(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-# {x} is the first group of a match. A full disk makes all later steps fail with their own messages.
-DISK = (
-    r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
-    "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder",
-)
-# Servers that do not serve, of which each counts.
-SERVERS = (
-    (r"x509: |(?i:certificate.?verify.?failed)|SSL certificate problem|Certificate verification failed",
-     "a server's TLS certificate is not accepted; give the site's CA as 'ca_bundle' of 'secrets' in the image file"),
-    (r"(?:Retry\(total=0\b|curl: |git|Err:).*(?i:Connection refused|timed out|Network is unreachable|No route to host)"
-     r"|ConnectTimeoutError|Cannot initiate the connection to (\S+)",
-     "a server does not answer ({x}); try again, or build with a wheelhouse, offline, from a local base"),
-    (r"[Cc]ould not resolve host:? ?'?([^\s']*)|[Ff]ailure (?:in name resolution|resolving '([^']+)')"
-     r"|lookup (\S+?):? .*no such host|Retry\(total=0\b.*Name or service not known",
-     "{x} cannot be reached: its name cannot be resolved here; build with a wheelhouse, offline, from a local base"),
-    (r"Could not fetch URL (\S+): 40[13] |Authentication failed for '([^']+)'",
-     "{x} does not accept the login, or asks for one; correct 'secrets' of the image file"),
-    (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",
-     "the registry does not accept the login, or has no such image; correct 'base' of the image file, or give "
-     "'registry_username' and 'registry_password', or 'registry_auth', in its 'secrets'"),
-)  # fmt: skip
 # Of these the first match counts.
 KNOWN = (
     (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(\S+) from",

@@ -21,6 +21,9 @@ from torusrun.orchestrator.base import lock, private, proc, process
 
 LARGEST_BYTES = 4096
 LONGEST_S = 86400.0  # of a build; an older text is that of a killed one
+POLL_S = 0.1
+TERMINATE_S = 10.0
+CHUNK_BYTES = 1 << 16
 
 
 @contextmanager
@@ -62,11 +65,6 @@ def _sign(path: Path, name: str) -> None:
     opened = os.O_WRONLY | os.O_TRUNC
     with suppress(OSError), open(private.open_regular(path, opened), "w", encoding="utf-8") as file:
         file.write(name)  # a full disk must not prevent the use of a cached image
-
-
-POLL_S = 0.1
-TERMINATE_S = 10.0
-CHUNK_BYTES = 1 << 16
 
 
 def run(

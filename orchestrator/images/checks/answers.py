@@ -66,6 +66,8 @@ OPENMPI_PMIX: dict[int, int] = {
     4: 3,  # facts: "Open MPI 3.x/4.x speak PMIx 2/3"
     5: 4,  # verified: open-mpi/ompi PR 11998, 5.0 requires at least PMIx 4.2.0
 }
+LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
+OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12
 
 
 def version(text: str) -> Version:
@@ -103,10 +105,6 @@ def _serves(architecture: str, gpu: tuple[int, int]) -> bool:
 def _capability(architecture: str) -> tuple[int, int]:
     digits = re.sub(r"\D", "", architecture)
     return int(digits[:-1] or 0), int(digits[-1:] or 0)
-
-
-LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
-OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ from torusrun.orchestrator.schedulers import launchers
 from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
 
 NOT_ASKED = "not looked at"
+ASKING_S = 60.0
+NVIDIA_SMI = ("nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader")
+HARMLESS = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")  # of a build alone
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,6 @@ class ImageFacts:
         named = {k: getattr(self, k) for k in ("python", "glibc", "torch", "cuda", "nccl", "cudnn")}
         mpi = {"mpi": f"{self.mpi.family} {self.mpi.version}", "pmix": self.mpi.pmix} if self.mpi else {}
         return {k: str(v) for k, v in {**named, **mpi}.items() if v}
-
-
-ASKING_S = 60.0
-NVIDIA_SMI = ("nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader")
-HARMLESS = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")  # of a build alone
 
 
 @dataclass

@@ -24,6 +24,13 @@ from torusrun.orchestrator.keys.paths import expanded
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
 BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
 LARGEST_SECTION_BYTES = 64 * 1024  # a longer section ends the runtime's scanner: "token too long"
+LOCAL = ("localimage", "docker-archive", "oci-archive", "oci")
+NETWORK_FREE = (*LOCAL, "scratch")
+SILENT = -9  # below all levels of spython's messages
+MARK = "torusrun-section-{}"
+LEFT_OUT = {"test": "Docker tests no image", "help": "an image of Docker has no help"}
+SIMPLE = re.compile(r"(export )?[A-Za-z_][A-Za-z0-9_]*=\S*|#.*|")
+RUNSCRIPT = "/.torusrun-runscript"
 
 
 @dataclass
@@ -91,10 +98,6 @@ def lint(definition: str) -> None:
         raise UserError("the definition cannot be built: " + "; ".join(found))
 
 
-LOCAL = ("localimage", "docker-archive", "oci-archive", "oci")
-NETWORK_FREE = (*LOCAL, "scratch")
-
-
 def own_inputs(name: str, beside: Path, training: str, compression: str, offline: bool) -> Inputs:
     """The inputs of the definition `name`, a path relative to `beside`. Raises UserError if it cannot be built."""
     path = (beside / expanded(name)).absolute()
@@ -135,13 +138,6 @@ def _files(stages: list[Stage], path: Path) -> Iterator[tuple[str, Path]]:
             if not found:
                 raise UserError(f"{path}: %files: {words[0]} does not exist")
             yield from ((f"{words[0]} {number}", entry) for number, entry in enumerate(found))
-
-
-SILENT = -9  # below all levels of spython's messages
-MARK = "torusrun-section-{}"
-LEFT_OUT = {"test": "Docker tests no image", "help": "an image of Docker has no help"}
-SIMPLE = re.compile(r"(export )?[A-Za-z_][A-Za-z0-9_]*=\S*|#.*|")
-RUNSCRIPT = "/.torusrun-runscript"
 
 
 def dockerfile(definition: str, path: str) -> tuple[str, tuple[str, ...]]:

@@ -19,6 +19,21 @@ from torusrun.orchestrator.keys.read import Marks, read
 from torusrun.training.recipe.near import did_you_mean
 
 __all__ = ["Base", "Cuda", "File", "ImageFile", "ImageMpi", "Python", "find", "load"]
+BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
+REGISTRIES = ("docker", "oras")
+MPI_CHECKSUM_MISSING = (
+    "'mpi.sha256' must be the SHA-256 of the source archive: take the one that the project publishes, or download the "
+    "archive, make sure that it is the right one, and write what `sha256sum` prints"
+)
+BESIDE_DEFINITION = ("name", "definition", "summary", "cuda", "secrets", "training")
+BESIDE_DOCKERFILE = (
+    "name", "dockerfile", "context", "arguments", "target", "base", "summary", "labels", "cuda", "secrets", "training",
+)  # fmt: skip
+OF_DOCKERFILE = ("context", "arguments", "target")
+# A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'. Nor do
+# the user names that a repository gives to everyone, as in https://git@github.com.
+LOGIN = re.compile(r"(?i)\bhttps?://(?!(?:git|hg|anonymous)@)(?![^/\s@]*\$)[^/\s@'\"]+@")
+LOGIN_MEND = "holds a login, which would stay in the image; give the URL without it, and the login in 'secrets'"
 
 
 def find(name: str, beside: Path = Path()) -> Path:
@@ -57,23 +72,6 @@ def _mark(marks: Marks, key: str, path: Path) -> Mark:
     while key and key not in marks:
         key = key.rpartition(".")[0]
     return marks.get(key, Mark(str(path), 1, 1))
-
-
-BASES = ("docker", "oras", "folder", "sif", "docker_archive", "oci_archive", "debootstrap")
-REGISTRIES = ("docker", "oras")
-MPI_CHECKSUM_MISSING = (
-    "'mpi.sha256' must be the SHA-256 of the source archive: take the one that the project publishes, or download the "
-    "archive, make sure that it is the right one, and write what `sha256sum` prints"
-)
-BESIDE_DEFINITION = ("name", "definition", "summary", "cuda", "secrets", "training")
-BESIDE_DOCKERFILE = (
-    "name", "dockerfile", "context", "arguments", "target", "base", "summary", "labels", "cuda", "secrets", "training",
-)  # fmt: skip
-OF_DOCKERFILE = ("context", "arguments", "target")
-# A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'. Nor do
-# the user names that a repository gives to everyone, as in https://git@github.com.
-LOGIN = re.compile(r"(?i)\bhttps?://(?!(?:git|hg|anonymous)@)(?![^/\s@]*\$)[^/\s@'\"]+@")
-LOGIN_MEND = "holds a login, which would stay in the image; give the URL without it, and the login in 'secrets'"
 
 
 def misfits(image_file: ImageFile) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ Version = Annotated[str, Pattern("a version", r"[A-Za-z0-9][A-Za-z0-9.+!~:_-]*")
 Word = Annotated[str, Pattern("without spaces and line breaks", r"\S*")]
 
 INSTALLED = f"{TRAINING}/pip.jsonl"  # pip's reports on the archives that it installed, one line for each call of pip
+ASKING_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,6 @@ def for_build(path: Path) -> PackageLock:
 def _direct(package: PythonPackage) -> str:
     reference = f"git+{package.source}@{package.commit}" if package.commit else package.source
     return f"{package.name} @ {reference}" + (f"#sha256={package.sha256}" if package.sha256 else "") + "\n"
-
-
-ASKING_S = 120.0
 
 
 def packages(name: str, container: ContainerExec) -> PackageLock | None:

@@ -18,6 +18,7 @@ from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.requirements import brought
 
 ONLINE_BASES = ("docker", "oras", "debootstrap")
+SOURCES = Path("/etc/apt")
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,6 @@ def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
     ):
         what = "Dockerfile" if image_file.dockerfile else "definition"
         yield f"the {what} names a base without its digest (NAME@sha256:...): its tag can become another image"
-
-
-SOURCES = Path("/etc/apt")
 
 
 def with_mirror(image_file: ImageFile, sources: Path = SOURCES) -> ImageFile:

@@ -25,6 +25,16 @@ INCLUDE = re.compile(r"(\s*(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?
 ARCHIVE = re.compile(
     r"(\s*|[^\s#]+\s*@\s*)(?:file://)?([^\s:;#]+\.(?:whl|tar\.gz|tar\.bz2|zip))(?=[\s;#]|$)(.*)", re.DOTALL
 )
+EDITABLE = re.compile(r"(-e|--editable)\b")
+FIND_LINKS = re.compile(r"(?:-f|--find-links)[\s=]*(?![\s=]|https?://)")
+AFTER_NAME = re.compile(r"\s(?=--?[A-Za-z])")  # between a package and its options
+COMMAND_LINE = re.compile(  # options of `pip install` that pip refuses in a file
+    r"-U|--upgrade|--user|-t|--target|-q|--quiet|--no-deps|--no-build-isolation|--no-cache-dir|--force-reinstall|"
+    r"--break-system-packages|--ignore-installed|-I|--root|--prefix|--no-warn-script-location"
+)
+OF_CONDA = re.compile(r"(?P<name>[\w.-]+)=(?P<version>[^=\s]+)=[^=\s]+")  # `conda list -e`
+ARCHIVES = (".whl", ".tar.gz", ".tar.bz2", ".zip")
+NO_FOLDER = "the build does not have this folder; make a wheel of it (`pip wheel --no-deps FOLDER`) and name the wheel"
 
 
 @dataclass(frozen=True)
@@ -122,18 +132,6 @@ def _number(path: Path, known: list[Path], mark: Mark) -> int:
     if path not in known:
         known.append(path)
     return known.index(path)
-
-
-EDITABLE = re.compile(r"(-e|--editable)\b")
-FIND_LINKS = re.compile(r"(?:-f|--find-links)[\s=]*(?![\s=]|https?://)")
-AFTER_NAME = re.compile(r"\s(?=--?[A-Za-z])")  # between a package and its options
-COMMAND_LINE = re.compile(  # options of `pip install` that pip refuses in a file
-    r"-U|--upgrade|--user|-t|--target|-q|--quiet|--no-deps|--no-build-isolation|--no-cache-dir|--force-reinstall|"
-    r"--break-system-packages|--ignore-installed|-I|--root|--prefix|--no-warn-script-location"
-)
-OF_CONDA = re.compile(r"(?P<name>[\w.-]+)=(?P<version>[^=\s]+)=[^=\s]+")  # `conda list -e`
-ARCHIVES = (".whl", ".tar.gz", ".tar.bz2", ".zip")
-NO_FOLDER = "the build does not have this folder; make a wheel of it (`pip wheel --no-deps FOLDER`) and name the wheel"
 
 
 def misfits(text: str) -> Iterator[tuple[int, str]]:

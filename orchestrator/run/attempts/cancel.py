@@ -12,7 +12,7 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserErro
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.attempts import in_hold
-from torusrun.orchestrator.run.attempts.jobs_in_turn import alive
+from torusrun.orchestrator.run.attempts.jobs import alive
 from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim, holders, index, ledger
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

@@ -8,7 +8,7 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.run.attempts import continues_from, in_hold, submit
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
-from torusrun.orchestrator.run.attempts.jobs_in_turn import alive
+from torusrun.orchestrator.run.attempts.jobs import alive
 from torusrun.orchestrator.run.folder import allocation, claim, holders, index, ledger
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.changes import Changes

@@ -14,7 +14,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.run.attempts import accepted, create, in_hold, jobs_in_turn
+from torusrun.orchestrator.run.attempts import create, in_hold, jobs
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import allocation, index, ledger, settled
@@ -165,11 +165,11 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
         else:
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
                 job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
-        accepted.note(run, Submitted(planned.number, job, site.scheduler))
+        jobs.accepted(run, Submitted(planned.number, job, site.scheduler))
     except allocation.Closed as error:
         raise UserError(str(error)) from None
     except NoAnswer as error:
-        raise accepted.unsure(error, run.run_id, asked.called) from None
+        raise jobs.unsure(error, run.run_id, asked.called) from None
     if planned.plan.jobs_in_turn and not into:
         with private.umask(site.umask):
-            jobs_in_turn.add(planned, run, asked, job)
+            jobs.add(planned, run, asked, job)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images import source
-from torusrun.orchestrator.images.definitions import image_file
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
@@ -97,6 +96,8 @@ def _named(key: str, place: str | None, run: RunSpec, site: Site, later: bool) -
 
 
 def _image(text: str, folder: Path) -> str:
+    from torusrun.orchestrator.images.definitions import image_file  # a run without an image needs none of it
+
     try:
         named = source.parse(source.beside(text, folder))
         path = image_file.find(named.text) if named.kind == "image file" else Path(named.place)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
 from torusrun.orchestrator.images.sif import of_program
 from torusrun.orchestrator.keys.paths import read_bytes
 from torusrun.orchestrator.keys.run import RunSpec
@@ -44,6 +43,8 @@ def _linked(path: Path) -> str:
     """The MPI library that a dynamic executable loads, by `ldd`, in words; '' if there is none."""
     if of_program(path) is None:
         return ""
+    from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
+
     try:
         done = process.run(["ldd", path], timeout_s=LDD_S)
     except SiteError:

@@ -39,6 +39,8 @@ MOST_ASKED = 50  # hosts, each with a command
 RESOURCES = ("qconf", "-sc")
 PROJECTS = ("qconf", "-sprjl")
 CONFIGURATION = ("qconf", "-sconf")
+GROUPS = ("qconf", "-shgrpl")
+RACK = "@rack"  # how the names of racks' host groups begin, unless topology.attribute says otherwise
 
 
 def describe(ask: Ask) -> ClusterFacts:
@@ -182,10 +184,6 @@ def _queue(record: Mapping[str, str], hosts: Mapping[str, NodeKind]) -> Queue:
 def _limit_s(text: str) -> float | None:
     """The seconds of a queue's h_rt: plain digits are seconds (sge_types(1), time_specifier); None for no limit."""
     return float(text) if text.strip().isdecimal() else duration_s(text)
-
-
-GROUPS = ("qconf", "-shgrpl")
-RACK = "@rack"  # how the names of racks' host groups begin, unless topology.attribute says otherwise
 
 
 def show(group: str) -> tuple[str, ...]:

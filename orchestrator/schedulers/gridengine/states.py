@@ -27,6 +27,16 @@ WORDS = {
     "R": "rescheduled",
     "t": "being sent to its hosts",
 }
+PROLOG_S = 60  # how long a site may prepare a job before its time begins to count
+# The codes of `failed` of a job that ran to its end all the same: its exit status counts.
+RAN = {0, 12, 13, 14, 15, 16}
+AFTER = 100  # "assumedly after job": a signal ended it
+LIMIT = 37
+QDEL = ", by qdel or for lack of memory: the record does not say which"
+# The meaning of the other codes, with the state if it is not just a failure. {host} is the record's host.
+NOT_STARTED = "it could not be started on {host}"
+READ = {"jobnumber", "taskid", "pe_taskid", "hostname", "failed", "deleted_by", "exit_status", "ru_wallclock",
+        "ru_minflt", "maxvmem", "category"}  # fmt: skip
 
 
 def queued(said: Finished) -> dict[str, Status]:
@@ -109,14 +119,6 @@ def _status(job: ET.Element, hosts: Mapping[str, bool]) -> Status:
     return Status(State.PENDING, "; ".join(reasons))
 
 
-PROLOG_S = 60  # how long a site may prepare a job before its time begins to count
-# The codes of `failed` of a job that ran to its end all the same: its exit status counts.
-RAN = {0, 12, 13, 14, 15, 16}
-AFTER = 100  # "assumedly after job": a signal ended it
-LIMIT = 37
-QDEL = ", by qdel or for lack of memory: the record does not say which"
-# The meaning of the other codes, with the state if it is not just a failure. {host} is the record's host.
-NOT_STARTED = "it could not be started on {host}"
 MEANS = {
     **dict.fromkeys((1, 3, 4, 6, 7, 9, 11, 29, 31), (State.FAILED, NOT_STARTED)),
     38: (State.FAILED, NOT_STARTED),  # adding its supplementary group; from memory
@@ -136,8 +138,6 @@ MEANS = {
 }
 
 Record = Mapping[str, str]  # one record of qacct, of which only READ is kept
-READ = {"jobnumber", "taskid", "pe_taskid", "hostname", "failed", "deleted_by", "exit_status", "ru_wallclock",
-        "ru_minflt", "maxvmem", "category"}  # fmt: skip
 
 
 def ended(records: Sequence[Record]) -> Status:

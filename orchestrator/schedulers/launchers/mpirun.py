@@ -19,6 +19,8 @@ LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon\..*?Remote daemon: *\S+ on node (\S+)", re.DOTALL
 )
 PRRTE = 5  # the first version that is built on PRRTE
+OWN_PLACES = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "disable"}  # else Intel MPI uses the scheduler's; from its manual
+EXTRA_WORDS = ("HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS")  # MPICH's, and Intel's
 
 
 class OpenMPI(Launcher):
@@ -74,10 +76,6 @@ def remote_words(shell: Sequence[str], major: int = 4) -> list[str]:
         words = ["--mca", "plm_rsh_agent", agent]
         direct = ["--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct"]
     return words if agent == "ssh" else [*words, *direct, "--leave-session-attached"]
-
-
-OWN_PLACES = {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "disable"}  # else Intel MPI uses the scheduler's; from its manual
-EXTRA_WORDS = ("HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS")  # MPICH's, and Intel's
 
 
 class Hydra(Launcher):

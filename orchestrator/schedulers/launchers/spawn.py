@@ -18,6 +18,10 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
 from torusrun.training.reporting.output import never_fail
 
+POLL_S = 0.1
+LATER_S = 10.0  # beyond the time of a rank for its program and for the writer of its checkpoint
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+
 
 class Spawn(Launcher):
     """The launcher of one machine."""
@@ -31,11 +35,6 @@ class Spawn(Launcher):
     def command(self, launch: Launch) -> list[str]:
         words = (str(launch.ranks), f"{launch.kill_after_s:g}")
         return process.module(launch.python, "torusrun.orchestrator.schedulers.launchers.spawn", *words)
-
-
-POLL_S = 0.1
-LATER_S = 10.0  # beyond the time of a rank for its program and for the writer of its checkpoint
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 class Ranks:

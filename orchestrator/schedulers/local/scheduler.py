@@ -23,6 +23,10 @@ from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Q
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")
 GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+OWN_ID = (
+    'read -r -a torusrun_stat < "/proc/$$/stat"',
+    'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
+)
 
 
 def describe(ask: Ask) -> ClusterFacts:
@@ -49,12 +53,6 @@ def gpu_type(names: list[str]) -> str | None:
     """The type of the GPUs if all are alike, as h100 for 'NVIDIA H100 80GB HBM3', else None."""
     found = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
     return found.pop() if len(found) == 1 else None
-
-
-OWN_ID = (
-    'read -r -a torusrun_stat < "/proc/$$/stat"',
-    'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
-)
 
 
 def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:

@@ -33,6 +33,9 @@ GOING_ON = {
 HELD_BY = {"u": "its user", "o": "an operator", "s": "the system", "p": "a bad password"}
 
 Attributes = Mapping[str, str]
+NOT_STARTED = "its script could not be started (PBS's log on {first} says why)"
+DAEMON = "the job ended as PBS's daemon on {first} was started again"
+MOST_HOSTS = 4
 
 
 def listed(said: Finished) -> dict[str, Status]:
@@ -155,10 +158,6 @@ def _one_line(value: str) -> str:
     """A value of free text as one line: qstat writes a line break as a backslash and an n."""
     return "".join(char if char.isprintable() else " " for char in value.replace("\\n", " ")).strip()
 
-
-NOT_STARTED = "its script could not be started (PBS's log on {first} says why)"
-DAEMON = "the job ended as PBS's daemon on {first} was started again"
-MOST_HOSTS = 4
 
 # Negative exit statuses are the server's own: src/include/job.h of OpenPBS, JOB_EXEC_...
 SERVERS_WORD = {

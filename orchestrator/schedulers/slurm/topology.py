@@ -29,6 +29,10 @@ COMMAND = ("scontrol", "show", "topology")
 AS_YAML = ("scontrol", "show", "topoconf")
 UNITS = ("blockname", "ringname", "torusname")  # each is a leaf switch to the model
 IGNORED = ("aggregatedblock", "blocksizes", "placementdims")  # what lines have that name no unit of their own
+SOURCE = "Slurm's topology.yaml"
+AXES = ("x", "y", "z")
+YES = ("true", "yes", "on", "y", "t", "1")
+MOST_CELLS = 2**20  # of a torus
 
 
 def tree(text: str, name: str = "") -> Tree:
@@ -95,11 +99,6 @@ def _query(ask: Ask, name: str) -> str:
 
 SWITCHES = SwitchSource(tree, _query)
 
-
-SOURCE = "Slurm's topology.yaml"
-AXES = ("x", "y", "z")
-YES = ("true", "yes", "on", "y", "t", "1")
-MOST_CELLS = 2**20  # of a torus
 
 Fields = Mapping[str, yaml.Node]
 

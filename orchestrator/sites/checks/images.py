@@ -24,6 +24,8 @@ from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_
 from torusrun.training.counted import counted
 
 SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and for newuidmap"
+ASKING_S = 120.0
+MEND = "correct 'environment'"
 
 
 def image_checks(site: Site, login: Login) -> Iterator[Check]:
@@ -101,10 +103,6 @@ def _build(site: Site, login: Login) -> Check:
         said = f"{mode}: `unshare --user true` fails, so there are no user namespaces for you"
         return warning("image builds", said, f"{other}, or build elsewhere and copy the image")
     return ok("image builds", f"{mode}: what it needs is here")
-
-
-ASKING_S = 120.0
-MEND = "correct 'environment'"
 
 
 def software_checks(site: Site, software: Software) -> Iterator[Check]:

@@ -22,6 +22,12 @@ from torusrun.orchestrator.sites.machine import file_system, is_shared
 
 LEAST_BYTES, FEW_BYTES = 100 * 2**20, 10 * 2**30
 LEAST_INODES, FEW_INODES = 1_000, 100_000
+ASKING_S = 60.0
+OLDEST = (3, 10)
+PROBE = (
+    "import importlib.util as u, sys, yaml, jinja2; "
+    "print(u.find_spec('torch') is not None, '%d.%d' % sys.version_info[:2])"
+)
 
 
 def folder_checks(site: Site, *, job: bool) -> Iterator[Check]:
@@ -67,14 +73,6 @@ def _room(folder: Path) -> Check:
     if free_bytes < FEW_BYTES or (counted and inodes < FEW_INODES):
         return warning("free space", said, mend)
     return ok("free space", said)
-
-
-ASKING_S = 60.0
-OLDEST = (3, 10)
-PROBE = (
-    "import importlib.util as u, sys, yaml, jinja2; "
-    "print(u.find_spec('torch') is not None, '%d.%d' % sys.version_info[:2])"
-)
 
 
 def program_checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:

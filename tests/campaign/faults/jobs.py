@@ -30,7 +30,7 @@ class KillPart(Fault):
         here = [p for p in trial.place.processes(trial.run) if p.host == supervisor.host]
         if self.part == "shell":
             loop = next(p for p in here if p.pid == supervisor.parent)
-            return next(p for p in here if p.pid == loop.parent)
+            return next((p for p in here if p.pid == loop.parent), supervisor)  # an earlier fault may have killed it
         return next(p for p in here if p.parent == supervisor.pid)
 
 

@@ -28,6 +28,6 @@ def test_the_line_says_what_copies_in_memory_cost() -> None:
     copies = in_memory(25e6)
     assert copies.bytes == 2 * 8 * 25e6, "two copies of weights and velocities"
     saving = Saving(0.05, False, 20, 1e7, copies)
-    said = "; after each step a copy in memory, 51.00 ms (predicted), 34 % of the time, 381M of each node"
+    said = "; after each step a copy in memory, 52.00 ms (predicted), 34 % of the time, 381M of each node"
     assert checkpoints_line(cost(saving, 0.1)).endswith(said)
-    assert checkpoints_line_without_rate(saving).endswith("a copy in memory, 51.00 ms (predicted), 381M of each node")
+    assert checkpoints_line_without_rate(saving).endswith("a copy in memory, 52.00 ms (predicted), 381M of each node")

@@ -26,6 +26,8 @@ from torusrun.orchestrator.images.checks.findings import Finding, Severity, Want
 from torusrun.orchestrator.images.runtime import dotted
 from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
 
+NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5 drives mlx5_0; other names may be anything
+
 
 def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """CUDA in torch, torch's kernels, and the nodes' driver."""
@@ -87,9 +89,6 @@ def _architecture(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: 
         else:
             what = f"torch {image.torch} of the image has no kernels for {gpu}, only {has}"
             yield Finding("gpu-architecture", what, severity, evidence)
-
-
-NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5 drives mlx5_0; other names may be anything
 
 
 def verbs(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from torusrun.orchestrator.images.definitions.image_file import ImageFile
 from torusrun.orchestrator.images.runtime import Runtime, dotted, own_environment
 
 ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the site can name its path"
+RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
 
 
 def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
@@ -98,9 +99,6 @@ def image_file(asked: ImageFile) -> Iterator[Finding]:
         yield Finding("base-without-digest", what, "warning", "the image file")
     elif not (asked.definition or asked.dockerfile):  # what these name, the build says
         yield fits("base-without-digest", "the base is fixed by its digest", "the image file")
-
-
-RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
 
 
 def readable(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:

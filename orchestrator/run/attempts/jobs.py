@@ -1,4 +1,7 @@
-"""The jobs of a run that are submitted one by one, each to begin after any end of the one before it."""
+"""The jobs of a submission: an accepted one is never submitted again, and further ones follow it in turn.
+
+Jobs in turn are submitted one by one, each to begin after any end of the one before it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,8 @@ from collections.abc import Sequence
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import warn
-from torusrun.orchestrator.run.attempts import accepted
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs
+from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs, Submitted
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.state import next_job
@@ -18,6 +20,20 @@ from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.training.counted import counted
+
+
+def accepted(run: RunFolder, event: Submitted | JobAdded) -> None:
+    """Write an accepted job into the ledger. Raises NoAnswer if that fails: a later look finds it by its name."""
+    try:
+        ledger.append(run.ledger, event)
+    except SiteError as error:
+        raise NoAnswer(f"the scheduler has accepted job {event.job}, which cannot be recorded: {error}") from None
+
+
+def unsure(error: NoAnswer, name: str, called: str) -> NoAnswer:
+    """The error with advice: the job of the run or sweep `name` may be in the queue, where it is `called` so."""
+    known = f"`torusrun status {name}` finds it by its name {called!r}"
+    return NoAnswer(f"{error}; a job may exist anyway: do not submit it again, {known}")
 
 
 def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> None:
@@ -32,7 +48,7 @@ def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> No
         try:
             after = asks.in_turn(asked, f"{asked.called}.{turn}", before)
             before = asks.submit(script, after, cwd=script.parent)
-            accepted.note(run, JobAdded(number, before))
+            accepted(run, JobAdded(number, before))
         except NoAnswer as error:
             warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")
             break
