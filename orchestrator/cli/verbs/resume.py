@@ -7,7 +7,7 @@ examples:
   torusrun resume last --time 2h --wait
   torusrun resume SWEEP          (those of its members that failed)
   torusrun resume last --nodes 2 --grid 4x2 --exclude node7
-  torusrun resume --state failed,node_fail --since 1d
+  torusrun resume --state failed,node_fail
 """
 
 from __future__ import annotations
