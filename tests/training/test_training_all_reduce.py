@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from all_reduce_tasks import HYBRID_BYTES, Vector, halves, lose_one, means, sent
+from all_reduce_tasks import HYBRID_BYTES, Vector, halves, lose_one, means
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torus_ranks import Pools, RankPool
 
-from benchmarks.packets.schedule import ITEM_BYTES, chunk_ways
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.collectives.chunks import chunk_weights, split
 from torusrun.training.collectives.mesh import Mesh, wire_bytes
@@ -181,14 +180,3 @@ def check_halves(answers: list[dict[str, Any]], dims: tuple[int, ...], shares: l
     for rank, answer in enumerate(answers):
         assert answer["shard"] in shares
         assert answer["row"] == Mesh(dims).group(0, rank)
-
-
-SHAPES = [((2, 3), 1003), ((3, 2), 60), ((6,), 13), ((1, 4), 64), ((2, 2, 2), 999), ((2, 2), 1_300_001)]
-
-
-@pytest.mark.parametrize(("dims", "elements"), SHAPES)
-def test_the_simulated_messages_are_those_of_the_training(pools: Pools, dims: tuple[int, ...], elements: int) -> None:
-    for rank, messages in enumerate(pools.of(prod(dims)).ask(sent, dims, elements)):
-        halves = [half for way in chunk_ways(dims, rank, elements) for half in way]
-        simulated = [(half.right, size * ITEM_BYTES) for half in halves for size in half.sent]
-        assert simulated == messages, f"rank {rank} of {dims} sends other messages: mend benchmarks/packets/schedule.py"
