@@ -288,8 +288,7 @@ class Site:
     )
     connect: Literal["fabric", "openssh"] | None = key(
         None,
-        "how the host is reached: fabric, or openssh (the ssh program); default: openssh if ~/.ssh/config sets "
-        "ControlPath for the host, else fabric",
+        "how the host is reached: openssh (the ssh program), or fabric; default: openssh if there is ssh, else fabric",
     )
 
     @property
