@@ -27,7 +27,7 @@ from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep
+from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep, one_of
 from torusrun.orchestrator.sweeps.plans import plan_sweep as plan_members
 from torusrun.orchestrator.sweeps.submit import first as submit_members
 from torusrun.training.checkpoint.manifest import Checkpoint
@@ -116,7 +116,10 @@ def sweep(
         options = known_runs.awaited_on(of(planned.site), after, after_any)
         options += [f"--sweep={value}" for value in values]
         options += [] if at_once is None else [f"--set=sweep.at_once={at_once}"]
-        return SweepThere(submit_there("submit", planned, path, options, site=site, settings=settings))
+        members = [member.run.run_id for member in planned.members]
+        sent = one_of(planned)
+        made = submit_there("submit", sent, path, options, site=site, settings=settings, members=members)
+        return SweepThere(made)
     awaited = to_wait_for(planned.site.scheduler, after, after_any)
     submit_members(planned, absolute(folder_of(path)), awaited, origin)
     return Sweep(planned.folder)

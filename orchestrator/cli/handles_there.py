@@ -11,11 +11,13 @@ from typing import Any
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.sweep_handle import Sweep
+from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.patterns import Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.state.account import Account
@@ -122,8 +124,6 @@ class RunThere(Run):
         return view
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
-        from torusrun.orchestrator.remote.fetch import collect
-
         return collect(self.known, Path(into), checkpoints, patterns.parse_list(only))
 
     def _page(self) -> str:
@@ -249,3 +249,17 @@ def _changes(time: str | None, nodes: int | None, grid: str | None, exclude: Seq
     values = {"time": time, "nodes": nodes, "grid": grid}
     options = [f"--{name}={value}" for name, value in values.items() if value is not None]
     return [*options, *(f"--exclude={host}" for host in exclude), *(["--force"] if force else [])]
+
+
+def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = ()) -> Path:
+    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` and `only` as in upkeep/collect.py.
+
+    Raises UserError if `into` exists or the patterns choose nothing, SiteError if the copy fails or there is no room
+    for it: the same call then continues.
+    """
+    from torusrun.orchestrator.remote.fetch import fetch
+    from torusrun.orchestrator.upkeep.collect import collecting
+
+    with collecting(into, run.run) as partial:
+        fetch(run, partial, checkpoints, only)
+    return absolute(into)

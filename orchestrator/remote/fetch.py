@@ -17,7 +17,6 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import OTHERS_WRITE
-from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import call
 from torusrun.orchestrator.remote.host import BadAnswer, LoginHost
 from torusrun.orchestrator.remote.program import WaitLimits
@@ -25,23 +24,11 @@ from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.store import SentEntry
 from torusrun.orchestrator.run.folder.copying import keep_only, new_part
 from torusrun.orchestrator.run.folder.patterns import Pattern
-from torusrun.orchestrator.upkeep.collect import collecting
 from torusrun.training.files.below import Below
 from torusrun.training.files.checksum import of_stream
 
 COPIED = WaitLimits(answer_s=86400.0)  # checkpoints may be large, and the file system slow
 BLOCK_BYTES = 4096  # the size of the smallest file on disk
-
-
-def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = ()) -> Path:
-    """Copy a run into the new folder `into`, whole or not at all; `checkpoints` and `only` as in upkeep/collect.py.
-
-    Raises UserError if `into` exists or the patterns choose nothing, SiteError if the copy fails or there is no room
-    for it: the same call then continues.
-    """
-    with collecting(into, run.run) as partial:
-        fetch(run, partial, checkpoints, only)
-    return absolute(into)
 
 
 def fetch(run: Known, into: Below, checkpoints: str, only: Sequence[Pattern]) -> None:

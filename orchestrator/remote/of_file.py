@@ -33,7 +33,6 @@ from torusrun.orchestrator.run.code.freeze import freeze
 from torusrun.orchestrator.run.folder import provenance
 from torusrun.orchestrator.run.plan import secret_values
 from torusrun.orchestrator.run.plan.plan import Plan, new_id
-from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 Request = dict[str, Any]
 ORIGIN = "origin.json"
@@ -41,21 +40,20 @@ ORIGIN = "origin.json"
 
 def submit(
     verb: str,
-    planned: Plan | PlannedSweep,
+    plan: Plan,
     path: RunSource,
     options: Sequence[str],
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
     name: str = "",
+    members: Sequence[str] = (),
 ) -> Known:
     """Run `submit` or `hold` of the run file at `path` on its login node; the run or the sweep that it makes there.
 
-    `name` is the id of the run, if it is not the plan's. It is recorded here before it is sent. Raises UserError for a
-    mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
+    `name` is the id of the run, if it is not the plan's; `members` are those of a sweep. It is recorded here before it
+    is sent. Raises UserError for a mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
     """
-    plan = one_of(planned) if isinstance(planned, PlannedSweep) else planned
-    members = [member.run.run_id for member in planned.members] if isinstance(planned, PlannedSweep) else []
     name = name or plan.run_id
     host, request = _request(verb, plan, path, options, site, settings, code=verb != "hold")
     request["words"] += [f"--id={name}", f"--origin={HERE}/{ORIGIN}"]
@@ -93,14 +91,6 @@ def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:
     request = call.words(verb, *options, f"--site={HERE}/{sent}", *_quiet(), buffered=True)
     files = {"files": [(sent, _site_text(site))], "names": [(sent, str(file))]}
     return call.captured(of(site), {**request, **files})
-
-
-def one_of(planned: PlannedSweep) -> Plan:
-    """The plan whose files are sent for a sweep. Raises UserError if its members have different code."""
-    plan = planned.members[0].plan
-    if any(member.plan.code != plan.code for member in planned.members):
-        raise UserError(f"through {planned.site.host} all members of a sweep have the same code: leave 'code' out")
-    return replace(plan, run_id=planned.folder.sweep_id)
 
 
 def _made(host: LoginHost, request: Mapping[str, Any], site: str, members: Sequence[str]) -> Known:

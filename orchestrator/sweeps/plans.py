@@ -134,3 +134,11 @@ def _planned(
     if wrong:
         more = f"\nand {counted(len(wrong) - 1, 'other member')} of {len(combinations)}" if wrong[1:] else ""
         raise UserError(f"{wrong[0]}{more}")
+
+
+def one_of(planned: PlannedSweep) -> Plan:
+    """The plan whose files are sent for a sweep. Raises UserError if its members have different code."""
+    plan = planned.members[0].plan
+    if any(member.plan.code != plan.code for member in planned.members):
+        raise UserError(f"through {planned.site.host} all members of a sweep have the same code: leave 'code' out")
+    return replace(plan, run_id=planned.folder.sweep_id)

@@ -19,9 +19,9 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli import api
-from torusrun.orchestrator.cli.handles_there import RunThere, follow
+from torusrun.orchestrator.cli.handles_there import RunThere, collect, follow
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.remote import call, fetch, program, remote_runs, status
+from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, HostRefused, LoginHost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
@@ -218,7 +218,7 @@ def test_what_a_login_node_announces_badly_is_not_collected(
 ) -> None:
     leads_to(monkeypatch, answers, home / "bad")
     with pytest.raises(SiteError, match=why):
-        fetch.collect(run_at("bad"), home / "out", "newest")
+        collect(run_at("bad"), home / "out", "newest")
     assert not (home / "out").exists() and not list(home.glob(".torusrun-*"))
     assert asked(home / "bad")[-1]["do"] == "drop", "the copy over there is removed"
 

@@ -51,8 +51,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.base.terminal.remarks import busy, warn
+    from torusrun.orchestrator.cli.handles_there import collect as collect_there
     from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.fetch import collect as collect_there
     from torusrun.orchestrator.run.folder import patterns
     from torusrun.orchestrator.run.state import selection
     from torusrun.orchestrator.upkeep.collect import collect

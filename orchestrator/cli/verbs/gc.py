@@ -94,9 +94,9 @@ def _end(rows: Sequence[Removal], *, as_json: bool) -> int:
 def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
     """What the options say is to be removed, of this machine's runs and of the site."""
     from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.cli import sent_here
     from torusrun.orchestrator.images.builds.cache import Cache
     from torusrun.orchestrator.keys.paths import absolute
-    from torusrun.orchestrator.remote import store
     from torusrun.orchestrator.run.folder import index
     from torusrun.orchestrator.run.image import building
     from torusrun.orchestrator.run.state import selection
@@ -119,8 +119,8 @@ def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garba
     if args.keep_checkpoints is not None:
         yield from checkpoints.beyond(seen, args.keep_checkpoints, now_s if given_s is None else given_s)
     yield from checkpoints.leftovers(seen, left_s)
-    yield from store.unused_files(unused_s)
-    yield from store.copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
+    yield from sent_here.unused_files(unused_s)
+    yield from sent_here.copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
 
 
 def _removed(found: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path, TorusrunError | None]]:

@@ -162,8 +162,9 @@ def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the dry run of a sweep that the login node of its site makes."""
     from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file
+    from torusrun.orchestrator.sweeps.plans import one_of
 
-    one = of_file.one_of(planned)
+    one = one_of(planned)
     options = [*_options_there(args, one), *(f"--sweep={value}" for value in args.sweep)]
     return shown(of_file.run("submit", one, args.file, options, site=args.site, settings=args.settings))
 
