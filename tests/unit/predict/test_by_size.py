@@ -147,7 +147,7 @@ def predicted(said: Said, run_file: Path, *settings: str) -> Any:
 
 def test_finished_runs_of_the_same_command_give_a_forecast_in_every_verb(run_file: Path, capsys: Said) -> None:
     assert main(["predict", str(run_file)]) == 2
-    assert "`torusrun calibrate RUN.yaml` measures it" in capsys.readouterr().err
+    assert "see `torusrun calibrate RUN.yaml`" in capsys.readouterr().err
     runs = [finished(run_file), finished(run_file, ranks=2, step_s=STEP_S / 2)]
     found = predicted(capsys, run_file)
     assert (found["step_s"], found["steps"]) == (pytest.approx(STEP_S), 100)
