@@ -15,9 +15,10 @@ from tests.unit.terminals import Terminal
 from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Streams
-from torusrun.orchestrator.beside.shells import opening, request
+from torusrun.orchestrator.beside.shells import opening
 from torusrun.orchestrator.beside.shells.addresses import network
-from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.job.wire import request
+from torusrun.orchestrator.job.wire.request import ShellRequest
 from torusrun.orchestrator.job.wire.starting import ShellStarter
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 from torusrun.orchestrator.schedulers.traits import Reach

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from tests.unit.test_shell_connection import OPEN
 from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.beside.shells import addresses, program, request
-from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.beside.shells import addresses, program
+from torusrun.orchestrator.job.wire import request
 from torusrun.orchestrator.job.wire.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
 from torusrun.orchestrator.job.wire.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
+from torusrun.orchestrator.job.wire.request import ShellRequest
 
 LIMIT_S = 60.0
 KEYS = {"sends": b"s" * 32, "receives": b"r" * 32}

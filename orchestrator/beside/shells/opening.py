@@ -18,9 +18,8 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.terminal.raw import raw
-from torusrun.orchestrator.beside.shells import request as requests
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
-from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.job.wire import request as requests
 from torusrun.orchestrator.job.wire.connection import (
     CHUNK_BYTES,
     CODE,
@@ -32,6 +31,7 @@ from torusrun.orchestrator.job.wire.connection import (
     written,
 )
 from torusrun.orchestrator.job.wire.proof import CALLED, MOST, Proofs
+from torusrun.orchestrator.job.wire.request import ShellRequest
 
 ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system

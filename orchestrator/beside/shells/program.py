@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.beside.shells import request as requests
 from torusrun.orchestrator.beside.shells.addresses import ways
-from torusrun.orchestrator.beside.shells.request import ShellRequest
+from torusrun.orchestrator.job.wire import request as requests
 from torusrun.orchestrator.job.wire.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
 from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
+from torusrun.orchestrator.job.wire.request import ShellRequest
 
 OPENING_S = 20.0  # to connect and prove, over all addresses together
 GONE_S = 2.0  # between SIGHUP and SIGKILL

@@ -12,7 +12,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.beside.shells import request as requests
+from torusrun.orchestrator.job.wire import request as requests
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers import client, remote_shell
 from torusrun.orchestrator.schedulers.interface import Scheduler
