@@ -62,6 +62,9 @@ def test_two_sites_of_different_schedulers_at_once(away: Away) -> None:
     until(lambda: {view["state"] for view in views(laptop).values()} == {"RUNNING"}, "both to run")
     assert {name: view["scheduler"] for name, view in views(laptop).items()} == {name: name for name in runs}
     away.login.drop()
+    for name, follower in followers.items():
+        assert follower.wait(timeout=120) != 0, f"{name}: the output ends with its link"
+    followers = {name: laptop.begin("logs", run_id, "--follow") for name, run_id in runs.items()}
     for view in views(laptop).values():
         log = Path(view["folder"].partition(":")[2]) / "attempts/1/logs/rank-0000.log"
         until(lambda log=log: "line 40\n" in log.read_text(), "all lines")
