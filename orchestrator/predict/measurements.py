@@ -132,10 +132,7 @@ class FoundInput:
 
 @dataclass(frozen=True)
 class Found:
-    """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean.
-
-    Both are None for a run of an earlier version.
-    """
+    """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean."""
 
     run: str
     links: tuple[Fit, ...]
@@ -143,8 +140,8 @@ class Found:
     step_us: float  # of a step, without its images
     image_us: float
     save_us: float | None  # that all ranks wait for a checkpoint
-    ranks: int | None
-    spread: float | None
+    ranks: int
+    spread: float
     input: FoundInput | None = None
     program: str = ""  # the model with what its training changes, or the model alone
     batch: int = 0  # of a rank
@@ -185,10 +182,10 @@ def of(folder: RunFolder) -> Found:
         max(few_s - few * image_s, 0.0) * 1e6,
         image_s * 1e6,
         saved[-1] if saved else None,
-        computed[0].get("ranks"),
-        computed[0].get("spread"),
+        computed[0]["ranks"],
+        computed[0]["spread"],
         _input({row["operation"]: row for row in newest if "data" in row}),
-        computed[0].get("program") or computed[0]["model"],
+        computed[0]["program"],
         few,
         {counts["counted"]: counts["tensors"]} if counts else {},
         {counts["of"]: counts["halves"]} if counts else {},
@@ -208,9 +205,8 @@ def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
 def words(place: Path, found: Found) -> str:
     """The results in words, for a terminal."""
     lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.program})"]
-    if found.ranks and found.spread is not None:
-        over = f"from step to step, over {counted(found.ranks, 'rank')}"
-        lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
+    over = f"from step to step, over {counted(found.ranks, 'rank')}"
+    lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
     if found.save_us:
         lines.append(f"{'saves':12}{found.save_us / 1e3:.1f} ms a checkpoint")
     if found.input:
@@ -255,13 +251,13 @@ def _by_name(found: Found) -> dict[str, dict[str, Any]]:
         "step_us": round(found.step_us, 3),
         "image_us": round(found.image_us, 3),
         "step_ranks": found.ranks,
-        "step_spread": found.spread if found.spread is None else _share(found.spread),
+        "step_spread": _share(found.spread),
         "step_batch": found.batch,
     }
     read = found.input
     own = {"tensors": found.tensors, "samples": found.samples}
     return {
-        **{name: {} if value is None else {found.program: value} for name, value in of_program.items()},
+        **{name: {found.program: value} for name, value in of_program.items()},
         "save_us": {found.model: round(found.save_us, 3)} if found.save_us else {},
         "decode_us": {read.data: round(read.decode_us, 3)} if read else {},
         "read_us": {read.data: round(read.slower_us, 3)} if read else {},

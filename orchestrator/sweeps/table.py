@@ -194,7 +194,7 @@ def cost_lines(sweep: SweepFolder, members: Sequence[RunFolder], over: Collectio
     if not used:
         return []
     so_far = f"{used.node_hours:.3g} node-hours in {duration(used.wall_s)}"
-    if not record or not record.cost:
+    if not record:
         return ["", f"cost so far: {so_far}"]
     most, kept = "at most " if record.cost.by_limits else "", record.cost
     left_out = "the queue" if kept.by_limits or kept.start_s is not None else "the queue, starts and stops"

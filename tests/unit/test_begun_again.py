@@ -72,7 +72,7 @@ def test_an_end_that_others_found_in_the_same_time_stays(run: RunFolder) -> None
     assert recorded(run, run.attempt(1), work).state is State.NODE_FAIL
     ends = [event for event in ledger.events(run.ledger) if isinstance(event, Ended)]
     assert [(end.attempt, end.state) for end in ends] == [(1, State.NODE_FAIL), (2, State.COMPLETED)]
-    ledger.append(run.ledger, Ended(1, State.FAILED, "of a job of an earlier torusrun"))
+    ledger.append(run.ledger, Ended(1, State.FAILED, "of a job that was silent for a while"))
     assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")).state is State.FAILED
     waits = [Submitting(1, name="waits", after=(str(run.folder),))]
     assert unmet(waits, 1) is None, "the newest attempt counts, whichever is noted last"

@@ -15,7 +15,6 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
 SAVE_S = 0.02
-SLOWEST = {"ranks": 4, "spread": 0.031}
 RUN = "name: digits\nsite: here\nnodes: 2\ngrid: 2x2\ntrain: {batch: 64}\n"
 SITE = (
     "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, inter_node: 1GB/s, intra_node: 2GB/s}\nimage_us: {other: 7}\n"
@@ -24,10 +23,10 @@ SITE = (
 
 def rows(attempt: int = 1, slower: float = 1.0) -> list[dict[str, Any]]:
     """As `python -m torusrun.training.measure` writes them, by the very constants that are to be found."""
+    computed = {"model": "resnet-digits", "program": "resnet-digits", "ranks": 4, "spread": 0.031}
     head = {"t": 0.0, "attempt": attempt, "event": "measured", "step": 0}
     found: list[dict[str, Any]] = [
-        {**head, "model": "resnet-digits", "batch": n, "time_s": slower * (STEP_S + n * IMAGE_S), **SLOWEST}
-        for n in (16, 32)
+        {**head, **computed, "batch": n, "time_s": slower * (STEP_S + n * IMAGE_S)} for n in (16, 32)
     ]
     found.append({**head, "operation": "save", "time_s": slower * SAVE_S})
     for link in ("intra_node", "inter_node"):
@@ -136,15 +135,6 @@ def test_a_measured_spread_says_what_more_ranks_wait(
     assert waits[0]["stragglers_s"] == 0.0 and "3.1 %, as measured here" in str(waits[1]["assumptions"])
     compute_s = sum(waits[1][part] for part in ("forward_s", "backward_s", "fixed_s"))
     assert waits[1]["stragglers_s"] == pytest.approx(0.031 * compute_s * (1.76599 - 1.02938), rel=1e-4)
-
-
-def test_a_measurement_of_an_earlier_version_has_no_spread_and_keeps_the_known_one(
-    tmp_path: Path, run_file: Path
-) -> None:
-    measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
-    old = [{key: value for key, value in row.items() if key not in SLOWEST or "link" in row} for row in rows()]
-    measurements.keep(str(run_file), run_that_measured(tmp_path, old), site=None, settings=[])
-    assert load(run_file).site.step_spread == {"resnet-digits": 0.031}
 
 
 def test_a_measurement_without_input_keeps_the_known_input(tmp_path: Path, run_file: Path) -> None:

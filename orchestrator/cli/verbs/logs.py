@@ -2,9 +2,8 @@
 --all merges the lines of the job and of all ranks by time. The wrapper of a rank
 looks at the size of its log five times a second and keeps the times beside it,
 by the clock of the rank's host. So lines that were written within 0.2 s, or on
-hosts whose clocks differ, may change places. Logs of earlier versions have no
-times: they come first, one after the other. With several attempts, '#2' before
-a line is the number of its attempt.
+hosts whose clocks differ, may change places. A log whose times are missing comes
+first. With several attempts, '#2' before a line is the number of its attempt.
 
 Control characters of a program, colours among them, are printed as \\x1b and the
 like, because a pipe may lead to a terminal. They stay in a file (torusrun logs

@@ -63,13 +63,13 @@ def _blame(run: RunFolder, number: int, evidence: Mapping[str, str], reason: str
 
 
 def _rules(run: RunFolder, number: int) -> BadNodeRules:
-    """The site's rules by the plan of the attempt; the usual ones in a plan of an earlier version."""
+    """The site's rules by the plan of the attempt. Raises SiteError if the plan is missing or damaged."""
     from torusrun.orchestrator.keys.read import read_value  # imported late: it reads YAML, which `status` does not need
     from torusrun.orchestrator.keys.site import BadNodeRules
 
     path = run.attempt(number).plan
     kept = required(path, read_object(path) or {}, "site", dict)
-    return read_value(BadNodeRules, kept.get("bad_nodes", {}), str(path))
+    return read_value(BadNodeRules, required(path, kept, "bad_nodes", dict), str(path))
 
 
 def _named(run: RunFolder, number: int, end: End) -> tuple[str, ...]:

@@ -187,7 +187,7 @@ class End:
         if kept is None:
             return None
         required(path, kept, "certain", bool)
-        try:  # the job script writes some keys, and older versions wrote fewer
+        try:  # the job script writes some keys only
             return cast(End, record_of(cls, kept, str))
         except ValueError as error:
             raise damaged(path, str(error)) from None

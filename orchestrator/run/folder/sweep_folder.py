@@ -35,14 +35,11 @@ class KeptCost:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """What a sweep is: the settings of each of its members by key, and how many may run at the same time (0: all).
-
-    `cost` is None in a sweep of an earlier version.
-    """
+    """What a sweep is: the settings of each of its members by key, and how many may run at the same time (0: all)."""
 
     members: tuple[dict[str, str], ...]
-    at_once: int = 0
-    cost: KeptCost | None = None
+    at_once: int
+    cost: KeptCost
 
     def write(self, sweep: SweepFolder) -> None:
         write_json(sweep.record, {"schema": SCHEMA, **asdict(self)}, secret=True)  # values of env may differ

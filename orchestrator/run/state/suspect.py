@@ -56,7 +56,7 @@ def _of_attempt(attempt: Attempt, now_s: float) -> str:
 
 
 def _pulse_age_s(attempt: Attempt, now_s: float) -> float | None:
-    """The age of the supervisor's pulse in seconds; None if there is no pulse, as in older versions."""
+    """The age of the supervisor's pulse in seconds; None if there is no pulse."""
     try:
         found = attempt.pulse.lstat()
     except OSError:

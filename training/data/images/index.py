@@ -22,7 +22,7 @@ from torusrun.training.files import lock
 from torusrun.training.files.trusted import open_own, open_own_folder, put
 from torusrun.training.reporting.output import warn
 
-SCHEMA = 2  # some older indexes of shards lack samples: those of links, and of joined tar files
+SCHEMA = 2  # a part of the key of an index: raise it with every change of the content
 
 
 @dataclass(frozen=True)
