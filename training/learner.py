@@ -155,7 +155,7 @@ class Learner:
             return evaluate(self.model, self._feed.test_batches(), self.device, self.data.classes, self._members.states)
 
     def gather(self) -> None:
-        """Collect the optimizer's shards on every rank; all ranks must call it together, before `state`."""
+        """Let the optimizer collect its state; all ranks must call it together, before `state`."""
         self._optimizer.gather()
 
     def state(self) -> dict[str, Any]:

@@ -19,14 +19,11 @@ from torusrun.training.checkpoint.loading import load
 from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.data import order
 from torusrun.training.models.compiled import compile_
-from torusrun.training.recipe import fits
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, Train
 
 BATCH, STEPS = 64, 12
 ALL: dict[str, Any] = {"phases": (), "epochs": 1, "clip_norm": 0.5}
 CLIPPED = 0.3
-SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
 
 
 def test_clipping_is_that_of_plain_torch(group: None, tmp_path: Path) -> None:
@@ -66,11 +63,6 @@ def test_a_resumed_training_ends_in_the_same_bits(group: None, tmp_path: Path, s
             each.step(stop=False)
     assert not differing(resumed.state(), undisturbed.state())
     assert resumed.evaluate() == undisturbed.evaluate()
-
-
-def test_clipping_does_not_go_together_with_shards() -> None:
-    (misfit,) = fits.misfits(Train(clip_norm=1.0, optimizer=SHARDED), 2)
-    assert misfit.key == "train.clip_norm" and "no rank" in misfit.message
 
 
 def compiled_by(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from torusrun.training.recipe.train import (
     NormKeys,
     OptimizerKeys,
     ScheduleKeys,
-    SyncKeys,
     Train,
 )
 
@@ -153,8 +152,6 @@ def test_exit_code_2(tmp_path: Path, arguments: list[str], environment: dict[str
     assert message in ended.stderr and ended.stderr.count("\n") == 1, f"one line is wanted: {ended.stderr}"
 
 
-SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
-ONLY_TORUS = "'sharded' needs sync.all_reduce torus, sync.wire fp32 and a precision other than fp16"
 FALLING = PhaseKeys(20, lr=(1.0, 0.0), reach=8)
 MISFITS: list[tuple[dict[str, Any], str, str]] = [
     ({"norm": NormKeys(ranks=3)}, "norm.ranks", "4 ranks do not divide into groups of 3"),
@@ -162,9 +159,6 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
     ({"norm": NormKeys(statistics="last", momentum=0.1)}, "norm.momentum", "is for 'statistics: moving'"),
     ({"accumulate": 3}, "batch", "64 does not divide by 4 ranks x 3 (accumulate)"),
     ({"loss_scale": LossScaleKeys(start=8.0)}, "loss_scale", "is for fp16"),
-    ({"optimizer": SHARDED, "sync": SyncKeys(wire="bf16")}, "optimizer.lars.form", ONLY_TORUS),
-    ({"optimizer": SHARDED, "sync": SyncKeys(all_reduce="flat")}, "optimizer.lars.form", ONLY_TORUS),
-    ({"optimizer": SHARDED, "precision": "fp16"}, "optimizer.lars.form", ONLY_TORUS),
     ({"phases": (PhaseKeys(20, batch=6),)}, "phases[0].batch", "6 does not divide by 4 ranks; try 8"),
     ({"phases": (PhaseKeys(8), PhaseKeys(8), PhaseKeys(20))}, "phases[1].until", "8 is not after epoch 8"),
     ({"phases": (PhaseKeys(8),)}, "phases[0].until", "the run has 20 epochs; write 20, or 'epochs: 8'"),

@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import lars_ranks
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torus_ranks import Pools
 
 from tests.training.lars_loop import Loop
 from torusrun.training.optim import cpp
@@ -291,6 +293,15 @@ def test_one_rank_without_it_takes_the_fused_form_from_all() -> None:
     assert isinstance(lars._kernel, Cpp)
     assert lars.agree(lambda here: True) is None and isinstance(lars._kernel, Cpp)
     assert "another rank" in (lars.agree(lambda here: False) or "") and isinstance(lars._kernel, Foreach)
+
+
+@needs_compiler
+def test_ranks_take_foreach_if_one_of_them_has_no_compiler(pools: Pools) -> None:
+    assert pools.of(3).ask(lars_ranks.settled, -1) == [("Cpp", "")] * 3
+    found = pools.of(3).ask(lars_ranks.settled, 1)
+    assert [kernel for kernel, _ in found] == ["Foreach"] * 3
+    assert "another rank cannot" in found[0][1] and [said for _, said in found[1:]] == ["", ""], "rank 0 alone says it"
+    assert "no C++ compiler" in pools.of(3).ask(lars_ranks.settled, 0)[0][1]
 
 
 @needs_compiler

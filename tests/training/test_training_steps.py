@@ -11,12 +11,11 @@ import step_ranks
 import torch
 from torus_ranks import RankPool
 
-from torusrun.training.recipe.train import LarsKeys, LossScaleKeys, OptimizerKeys
+from torusrun.training.recipe.train import LossScaleKeys
 from torusrun.training.reporting.exits import TrainingError
 from torusrun.training.step.loss_scale import FLOOR, MOST_SKIPPED, LossScale
 
 STEPS = 8
-SHARDED = OptimizerKeys("lars", lars=LarsKeys(form="sharded"))
 SUMS = 2e-6  # what another order of sums changes
 
 

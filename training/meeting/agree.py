@@ -41,10 +41,10 @@ def on_all_ranks(answer: bool, device: torch.device) -> bool:
     return bool(shared.item())
 
 
-def everyones(own: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
-    """[ranks, ...]: the tensor `own` of each rank, or of each in a group; all of them must call it together."""
-    found = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(found, own, group=group)
+def everyones(own: torch.Tensor) -> torch.Tensor:
+    """[ranks, ...]: the tensor `own` of each rank; all of them must call it together."""
+    found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, own)
     return torch.stack(found)
 
 

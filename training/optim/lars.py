@@ -37,13 +37,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from torusrun.training.collectives.interface import Halves
 from torusrun.training.optim.foreach import Foreach
 from torusrun.training.optim.kernel import Kernel, Piece, Rule, Unavailable, is_dense
 from torusrun.training.optim.momentum import Momentum
-from torusrun.training.optim.sharded import ShardedLARS
 from torusrun.training.progress import Moment
-from torusrun.training.recipe import fits
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import LarsKeys, Train
 
@@ -70,12 +67,6 @@ class LARS(Momentum):
         self._kernel = Foreach(rule)
         why = self._missing or "another rank cannot"
         return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
-
-    def sharded(self, halves: Halves) -> ShardedLARS:
-        """The optimizer that keeps only this rank's shards; see `ShardedLARS`. Its velocities begin at zero."""
-        self._velocity_of.clear()
-        self._moved.clear()
-        return ShardedLARS(self._scaled, self._kernel, halves, self._last_rates)
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
         """Set the decay of the next steps."""
@@ -116,10 +107,8 @@ def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
 
 
 def build(model: nn.Module, train: Train) -> LARS:
-    """The optimizer of `train.optimizer`. Raises ConfigError if the rest of the recipe excludes shards."""
+    """The optimizer of `train.optimizer`. Raises ConfigError if the form that it names is not available."""
     optimizer = train.optimizer
-    if not fits.shards_fit(train):
-        raise ConfigError(f"{KEY}: 'sharded' needs {fits.SHARDS_NEED}; 'auto' does not")
     correction = optimizer.momentum_correction
     return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars, correction)
 

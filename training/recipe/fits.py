@@ -28,7 +28,6 @@ from torusrun.training.recipe.train import (
 )
 
 OF_FILES = ("imagefolder", "tar-shards")
-SHARDS_NEED = "sync.all_reduce torus, sync.wire fp32 and a precision other than fp16"
 
 
 class Misfit(NamedTuple):
@@ -59,18 +58,11 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
     yield from _norm(train, ranks)
     if train.sync.all_reduce != "hybrid" and train.sync.hybrid_bytes != SyncKeys().hybrid_bytes:
         yield Misfit("train.sync.hybrid_bytes", "is for the all-reduce hybrid", "write 'all_reduce: hybrid'")
-    if train.checkpoints.memory:
-        yield from _memory(train)
-    yield from _added(train)
-    if train.optimizer.name == "lars" and not shards_fit(train):
-        yield Misfit("train.optimizer.lars.form", f"'sharded' needs {SHARDS_NEED}", "write 'auto'")
-
-
-def shards_fit(train: Train) -> bool:
-    """Whether LARS can move shards, if the recipe wants that."""
-    sync = train.sync
-    fits = sync.all_reduce == "torus" and sync.wire == "fp32" and train.precision != "fp16"
-    return train.optimizer.lars.form != "sharded" or fits
+    if train.checkpoints.memory and train.norm.statistics == "last":
+        why = "cannot be combined with 'norm: {statistics: last}': the ranks have different statistics after a step"
+        yield Misfit("train.checkpoints.memory", why, "write 'memory: false', or 'statistics: moving'")
+    if train.model.new and not train.model.weights:
+        yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
 
 
 def _norm(train: Train, ranks: int) -> Iterator[Misfit]:
@@ -100,26 +92,6 @@ def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
         where = "lars: {lr_in_momentum: true}" if optimizer.name == "lars" else "lr_in_momentum: true"
         why = "is for a learning rate inside the momentum"
         yield Misfit("train.optimizer.momentum_correction", why, f"write '{where}', or leave it out")
-
-
-def _memory(train: Train) -> Iterator[Misfit]:
-    """What keeps a rank from having the whole state after each step."""
-    key = "train.checkpoints.memory"
-    if train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
-        why = "cannot be combined with 'lars: {form: sharded}': no rank has the whole state"
-        yield Misfit(key, why, "write 'memory: false', or 'form: auto'")
-    if train.norm.statistics == "last":
-        why = "cannot be combined with 'norm: {statistics: last}': the ranks have different statistics after a step"
-        yield Misfit(key, why, "write 'memory: false', or 'statistics: moving'")
-
-
-def _added(train: Train) -> Iterator[Misfit]:
-    """Clipping and given weights beside other keys."""
-    if train.clip_norm and train.optimizer.name == "lars" and train.optimizer.lars.form == "sharded":
-        why = "cannot be combined with 'lars: {form: sharded}': no rank has the whole gradient"
-        yield Misfit("train.clip_norm", why, "write 'form: auto'")
-    if train.model.new and not train.model.weights:
-        yield Misfit("train.model.new", "is for given weights", "write their file as 'weights'")
 
 
 def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:

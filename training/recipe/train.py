@@ -87,10 +87,8 @@ class LarsKeys:
         "tensors without ratio and decay: batch norm and biases (vectors), modules called *Norm alone, or none",
         source="vectors: MLPerf's reference, verified",
     )
-    form: Literal["auto", "foreach", "fused", "sharded"] = key(
-        "auto",
-        "fused: all tensors in one call, in C++ or Triton; auto: fused if all ranks can; sharded: like "
-        "auto, and each rank of a row updates only its share of the weights",
+    form: Literal["auto", "foreach", "fused"] = key(
+        "auto", "fused: all tensors in one call, in C++ or Triton; auto: fused if all ranks can"
     )
 
 

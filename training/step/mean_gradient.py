@@ -29,14 +29,14 @@ Item = TypeVar("Item")
 class MeanGradient:
     """The steps of this rank: each moves the weights by the mean gradient of all ranks.
 
-    `optimizer` is the one that moves them. All ranks build it at the same time.
+    All ranks build it at the same time.
     """
 
     def __init__(self, config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> None:
         self._sync, self._planner = synchronization.build(config, ranks, parts.model)
-        own = synchronization.in_shards(parts.optimizer, self._sync)
-        self._backward, self.optimizer = backward, complete(own, Optimizer)
-        self._in_parts, self._clip_norm, self._waiting = steps_in_parts(own), config.train.clip_norm, Waiting()
+        self._backward, self.optimizer = backward, complete(parts.optimizer, Optimizer)
+        self._in_parts, self._clip_norm = steps_in_parts(parts.optimizer), config.train.clip_norm
+        self._waiting = Waiting()
         self._replayed = Replayed(self._mean) if replays(config.train, self._sync) else None
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:

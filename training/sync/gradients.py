@@ -137,7 +137,6 @@ class Gradients:
         self._seen: set[int] = set()
         self._started, self._reducing = 0, False
         self.watch: ReadyTimes | None = None
-        self.on_layout: Callable[[], None] | None = None  # called after a change of the buckets
         self.lay_out(Layout(expected_order(len(named)), (len(named),)))
         for number, parameter in enumerate(self.parameters):
             parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
@@ -156,8 +155,6 @@ class Gradients:
         views = {n: view for bucket in self.buckets for n, view in zip(bucket.numbers, bucket.gradients, strict=True)}
         self._views = [views[number] for number in range(len(views))]
         self.clear()
-        if self.on_layout:
-            self.on_layout()
 
     def facts(self) -> list[dict[str, object]]:
         """The current buckets, in the order of their reduction, for a trace."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +13,10 @@ from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
 
 from torusrun.training.collectives import all_reduce
-from torusrun.training.collectives.interface import AllReduce, Halves
+from torusrun.training.collectives.interface import AllReduce
 from torusrun.training.config import Config
 from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.norm import travelling
-from torusrun.training.optim.lars import LARS
-from torusrun.training.optim.sharded import FirstHalf
-from torusrun.training.recipe.protocols import Optimizer
 from torusrun.training.sync import plan_file, plans
 from torusrun.training.sync.bucket import Bucket
 from torusrun.training.sync.gradients import Extras, Gradients, MissingGradient
@@ -100,8 +97,6 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
         return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank, missing_is_zero=zero), None
     reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire, keys.hybrid_bytes)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
-    if config.train.optimizer.name == "lars" and config.train.optimizer.lars.form == "sharded":
-        reduce, apart = FirstHalf(cast("Halves", reduce)), reduce  # a torus: LARS's builder refuses all others
     gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank, missing_is_zero=zero)
     buckets = keys.buckets
     if buckets == "auto":
@@ -116,19 +111,3 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
     sizes = [gradients.parameters[number].nbytes for number in order]
     gradients.lay_out(Layout(order, plans.by_shape(buckets, sizes, keys.count)))
     return gradients, None
-
-
-def in_shards(optimizer: Optimizer, gradients: Synchronization) -> Optimizer:
-    """The optimizer, or the one that moves shards in its place if gradients are reduced only to shards."""
-    if not isinstance(gradients, Gradients) or not isinstance(gradients.all_reduce, FirstHalf):
-        return optimizer
-    assert isinstance(optimizer, LARS), "only LARS has the form"
-    sharded = optimizer.sharded(gradients.all_reduce.halves)
-
-    def lay_out() -> None:
-        groups = [([gradients.parameters[n] for n in b.numbers], b.vector) for b in gradients.buckets if b.numbers]
-        sharded.lay_out(groups)
-
-    gradients.on_layout = lay_out
-    lay_out()
-    return sharded
