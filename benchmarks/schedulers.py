@@ -76,7 +76,7 @@ class Bench:
 
     def _job(self, run: str) -> str:
         import torusrun
-        from torusrun.orchestrator.run.state.view import read_record
+        from torusrun.orchestrator.run.state.record import read_record
 
         return read_record(torusrun.open_run(run).folder).job or ""
 

@@ -23,7 +23,8 @@ from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, read_account
 from torusrun.orchestrator.run.state.follow import follow
 from torusrun.orchestrator.run.state.poll import look, views
-from torusrun.orchestrator.run.state.view import View, read_record
+from torusrun.orchestrator.run.state.record import read_record
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.upkeep.collect import collect
 from torusrun.training.checkpoint.manifest import Checkpoint, newest_complete
 

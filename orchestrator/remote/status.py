@@ -114,7 +114,8 @@ def unknown(run: Known, why: str) -> View:
     """The view of a run whose state is unknown now, from its last known view."""
     if run.last is None:
         return View(
-            run.run, State.UNKNOWN, why, 1, None, "", None, None, (), None, None, None, None, run.host.address,
+            run=run.run, state=State.UNKNOWN, reason=why, attempt=1, job=None, scheduler="", grid=None, ranks=None,
+            hosts=(), step=None, total_steps=None, images_per_s=None, accuracy=None, folder=run.host.address,
             site=run.site,
         )  # fmt: skip
     before = view_of(run, run.last)

@@ -20,7 +20,7 @@ from torusrun.orchestrator.run.plan.command_runs import command_forecast
 from torusrun.orchestrator.run.plan.forecast import forecast_of
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state import account
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 from torusrun.training.recipe.train import OptimizerKeys, ScheduleKeys
 

@@ -24,7 +24,7 @@ from torusrun.orchestrator.run.folder.copying import Say, Wanted, copy_folder, f
 from torusrun.orchestrator.run.folder.patterns import OF_CHECKPOINTS, Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.account import read_account
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 from torusrun.training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 from torusrun.training.files.below import Below, opened
 

@@ -37,7 +37,8 @@ from torusrun.orchestrator.run.program.training import configuration
 from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.run.state.view import View, read_record
+from torusrun.orchestrator.run.state.record import read_record
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers.local.sessions import job_id_of
 from torusrun.training.checkpoint import node_memory
 

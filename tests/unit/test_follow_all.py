@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state import follow
 from torusrun.orchestrator.run.state.follow import Followed, follow_all
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.training.reporting.metrics import Metrics
 

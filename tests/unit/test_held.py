@@ -14,7 +14,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, S
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.dependencies import held
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 
 FAILED = End(State.FAILED, "rank 1 was killed")
 GONE = "999999999.1"

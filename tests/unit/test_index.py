@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder import index, ledger
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.poll import unasked
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 
 STRANGER = 4321
 only_root = pytest.mark.needs("users")

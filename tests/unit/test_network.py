@@ -10,7 +10,7 @@ from torusrun.orchestrator.job.start.launch_order import told_network
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import NetworkChosen, Started, Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 
 # NVIDIA/nccl issue 676, NCCL 2.11.4.
 SOCKET = """gpu01:124172:124172 [0] NCCL INFO Bootstrap : Using enp225s0f1:10.10.10.2<0>

@@ -21,7 +21,7 @@ from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import RECORDS_LAG_S, follow
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.show.progress_text import words
 from torusrun.training.reporting.metrics import Metrics

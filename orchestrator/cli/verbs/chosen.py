@@ -86,7 +86,7 @@ def at_work() -> list[RunFolder]:
     """The runs of this machine that are not over."""
     from torusrun.orchestrator.run.state import selection
     from torusrun.orchestrator.run.state.poll import views
-    from torusrun.orchestrator.run.state.view import Record
+    from torusrun.orchestrator.run.state.record import Record
 
     known, _ = selection.newest(selection.named([]))
     found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)

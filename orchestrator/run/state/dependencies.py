@@ -9,7 +9,7 @@ from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, Event, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.view import Record
+from torusrun.orchestrator.run.state.record import Record
 
 
 def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:

@@ -17,7 +17,8 @@ from torusrun.orchestrator.run.folder import kept_forecast, metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import chain
 from torusrun.orchestrator.run.state.poll import DEFAULT_TIMEOUT_S
-from torusrun.orchestrator.run.state.view import TAIL_BYTES, Record, View, read_record
+from torusrun.orchestrator.run.state.record import TAIL_BYTES, Record, read_record
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.training.reporting import events as rows_of

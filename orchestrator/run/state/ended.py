@@ -12,7 +12,8 @@ from torusrun.orchestrator.run.folder import attempt_folders, index, settled
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.settled import Settled
-from torusrun.orchestrator.run.state.view import Record, View
+from torusrun.orchestrator.run.state.record import Record
+from torusrun.orchestrator.run.state.view import View
 
 
 def ids(runs: Sequence[RunFolder]) -> Collection[str]:

@@ -11,7 +11,8 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.poll import standing
-from torusrun.orchestrator.run.state.view import Record, View, read_record
+from torusrun.orchestrator.run.state.record import Record, read_record
+from torusrun.orchestrator.run.state.view import View
 
 LOOK_S = 0.5
 WAITING_LOOK_S = 2.0  # between looks at a run that is not running

@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.how_ended import How
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.state.pace import short
-from torusrun.orchestrator.run.state.view import Record
+from torusrun.orchestrator.run.state.record import Record
 
 ENDS_ALL = (State.TIMEOUT, State.NODE_FAIL, State.PREEMPTED, State.OOM)  # these ends of a job also end its attempt
 

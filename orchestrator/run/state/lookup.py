@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.state.in_vain import first_of_submission
 from torusrun.orchestrator.run.state.next_job import jobs_of, lacks_jobs
 from torusrun.orchestrator.run.state.outcome import SHOWN_AFTER_S
-from torusrun.orchestrator.run.state.view import Record, read_record
+from torusrun.orchestrator.run.state.record import Record, read_record
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client
 

@@ -26,7 +26,8 @@ from torusrun.orchestrator.run.folder.shown_plan import POLL_INTERVAL_S
 from torusrun.orchestrator.run.state import dependencies, ended, next_job
 from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
-from torusrun.orchestrator.run.state.view import Record, View, read_record
+from torusrun.orchestrator.run.state.record import Record, read_record
+from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.answers import Answer
 from torusrun.orchestrator.schedulers.client import Client, note_action

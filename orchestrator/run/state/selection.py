@@ -22,7 +22,8 @@ from torusrun.orchestrator.run.folder.settled import Settled
 from torusrun.orchestrator.run.folder.shown_plan import site_name
 from torusrun.orchestrator.run.folder.sweep_folder import members_of
 from torusrun.orchestrator.run.state import ended as over
-from torusrun.orchestrator.run.state.view import View, read_record
+from torusrun.orchestrator.run.state.record import read_record
+from torusrun.orchestrator.run.state.view import View
 from torusrun.training.recipe.near import did_you_mean
 
 SHOWN_OVER = 20  # runs that are over, by default

@@ -2,89 +2,49 @@
 
 from __future__ import annotations
 
-import math
-import os
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.run.bad_nodes.left_out import listed
-from torusrun.orchestrator.run.folder import (
-    allocation,
-    attempt_folders,
-    index,
-    kept_forecast,
-    ledger,
-    metrics,
-    shown_plan,
-)
-from torusrun.orchestrator.run.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.ledger import last
-from torusrun.orchestrator.run.folder.records import End, is_done
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.folder.shown_plan import Planned
-from torusrun.orchestrator.run.state import next_job, suspect, which
-from torusrun.orchestrator.run.state.clocks import now_there_s
-from torusrun.orchestrator.run.state.outcome import resolve
-from torusrun.orchestrator.run.state.pace import RunProgress, progress
-from torusrun.orchestrator.run.state.waiting import waiting
-
-TAIL_BYTES = 16_384
-NOT_CHOSEN = "the job chooses it once it knows its hosts"
-RUN_ID = re.compile(r"[\w.-]+")
+from torusrun.orchestrator.base.states import State
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
-    """A run at one moment. If they are unknown, `grid` and `ranks` are None, `scheduler` and `site` are ''.
+    """A run at one moment. None, '' and () are values that are unknown.
 
-    `damaged` says in words which parts of the run folder cannot be read, and what is used instead. For a running
-    attempt, `last_step_age_s` is the time since its newest step, `usual_step_s` the median time between two steps (None
-    if unknown), and `pause` a sentence if no step came for an unusually long time, else '' (pace.py).
-    `submitted_s` (of time.time()) is when the newest attempt was submitted, `age_s` the time since then until it is
-    over, `eta_s` the time that its remaining steps take; None if unknown. `newest_result` is 'loss' or 'accuracy', the
-    one that was measured last, or ''. `network` is the network that NCCL reported (IB, Socket, or a plug-in's name), on
-    a site with `hcas`; '' if it reported none. If the run leaves the grid to the job, `grid_reason` says why the job
-    chose this grid, or that it has not chosen one yet (`grid` is None); else it is ''. `waiting` says why the newest
-    attempt has no step yet; '' once it has one (waiting.py). While an attempt is not over, step, loss and the other
-    figures are of this attempt alone. `cause` is why it ended (base/states.py), '' before. `left_out` are the bad hosts
-    that its request left out, as in 'n3 (lost twice)'. `forecast_s` is what was predicted at submit for all steps of a
-    run that is not over, with the bounds at 90 % if there are any; () without a forecast.
+    While an attempt is not over, step, loss and the other figures are of this attempt alone.
     """
 
-    run: str
+    run: str  # its id
     state: State
-    reason: str
-    attempt: int
-    job: str | None
-    scheduler: str
+    reason: str  # of the state, in words
+    attempt: int  # the working attempt, or the last one that worked
+    job: str | None  # the scheduler's id of the attempt's job
+    scheduler: str  # its name
     grid: tuple[int, ...] | None
     ranks: int | None
     hosts: tuple[str, ...]
-    step: int | None
+    step: int | None  # the newest one
     total_steps: int | None
     images_per_s: float | None
     accuracy: float | None
-    folder: str
-    damaged: tuple[str, ...] = ()
-    last_step_age_s: float | None = None
-    usual_step_s: float | None = None
-    pause: str = ""
-    site: str = ""
-    submitted_s: float | None = None
-    age_s: float | None = None
-    eta_s: float | None = None
+    folder: str  # the run folder; of a run on a login node with the host's name before it
+    damaged: tuple[str, ...] = ()  # which parts of the run folder cannot be read, and what is used instead
+    last_step_age_s: float | None = None  # of a running attempt: the time since its newest step
+    usual_step_s: float | None = None  # of a running attempt: the median time between two steps
+    pause: str = ""  # a sentence if no step came for an unusually long time (pace.py)
+    site: str = ""  # its name
+    submitted_s: float | None = None  # when the newest attempt was submitted, of time.time()
+    age_s: float | None = None  # the time since then, until it is over
+    eta_s: float | None = None  # the time that the remaining steps take
     loss: float | None = None
-    newest_result: str = ""
-    network: str = ""
-    grid_reason: str = ""
-    waiting: str = ""
-    cause: str = ""
-    left_out: str = ""
-    forecast_s: tuple[float, ...] = ()
+    newest_result: str = ""  # 'loss' or 'accuracy', the one that was measured last
+    network: str = ""  # that NCCL reported on a site with `hcas`: IB, Socket, or a plug-in's name
+    grid_reason: str = ""  # if the job chooses the grid: why this one, or that it has not chosen yet (`grid` is None)
+    waiting: str = ""  # why the newest attempt has no step yet (waiting.py)
+    cause: str = ""  # why it ended (base/states.py)
+    left_out: str = ""  # the bad hosts that its request left out, as in 'n3 (lost twice)'
+    forecast_s: tuple[float, ...] = ()  # of all steps, at submit, with bounds at 90 % if any; () once it is over
 
     @property
     def remarks(self) -> str:
@@ -100,211 +60,3 @@ class View:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value}
-
-
-@dataclass(frozen=True)
-class Record:
-    """The content of the run folder alone, read once.
-
-    `attempt` is the working attempt, or the last one that worked. It is older than `newest` while the job of `attempt`
-    has queued `newest` and has not ended. `done` says whether the training of the attempt recorded that it is done; it
-    is not read if the end record says COMPLETED. `end_damage` is the damage of the end record, `damage` all other.
-    """
-
-    folder: RunFolder
-    owner: int | None
-    plan: Planned | None
-    events: list[Event]
-    attempt: int
-    newest: int
-    end: End | None
-    done: bool
-    end_damage: str
-    damage: tuple[str, ...]
-
-    @property
-    def mine(self) -> bool:
-        """Whether the run is of this process's user. Only a run's user writes into it and queries its scheduler."""
-        return self.owner == os.geteuid()
-
-    @property
-    def job(self) -> str | None:
-        event = last(self.events, Submitted, self.attempt) or last(self.events, Started, self.attempt)
-        return event.job if event else None
-
-    @property
-    def jobs(self) -> tuple[str, ...]:
-        """Its job, and those that begin after it without the user; () if it is not known."""
-        return (self.job, *next_job.later_jobs(self.events, self.attempt, self.job)) if self.job else ()
-
-    @property
-    def scheduler(self) -> str:
-        """The scheduler's name; '' if unknown."""
-        event = last(self.events, Submitted, self.attempt)
-        return self.plan.scheduler if self.plan else event.scheduler if event else ""
-
-    @property
-    def site(self) -> str:
-        """The name of its site; '' if unknown."""
-        return plain(self.plan.site) if self.plan else ""
-
-    @property
-    def submitted_s(self) -> float | None:
-        """When the attempt was submitted (of time.time()); None if the ledger does not say."""
-        return next_job.submitted_s(self.events, self.attempt)
-
-    def status(self, job: Status | None, now_s: float) -> Status:
-        own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
-        return next_job.at_the_end(self.events, self.attempt, own) if self.ended else own
-
-    @property
-    def ended(self) -> bool:
-        """Whether the folder alone says how the attempt ended."""
-        return bool(self.end and self.end.certain) or last(self.events, Ended, self.attempt) is not None
-
-    @property
-    def continues(self) -> bool:
-        """Whether another attempt may follow without the user. Its jobs then have their own state."""
-        done = self.end and self.end.certain and self.end.state is State.COMPLETED
-        return not done and next_job.may_begin_another(self.events, self.attempt)
-
-    @property
-    def settled(self) -> bool:
-        """Whether the folder alone says that and how the run is over."""
-        return self.ended and not self.continues
-
-    @property
-    def followed(self) -> bool:
-        """Whether this attempt submitted the next one before it ended."""
-        return bool(self.end and self.end.followed_by)
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether its end stays unknown: its folder is gone, or too damaged to name its job."""
-        return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
-
-    def view(self, status: Status, now_s: float) -> View:
-        """The view of the run at `now_s` (of time.time()), with its attempt in this state."""
-        rows, damage = self._rows()
-        started = last(self.events, Started, self.attempt)
-        network = last(self.events, NetworkChosen, self.attempt)
-        submitting = last(self.events, Submitting, self.attempt)
-        running_s = now_s if status.state is State.RUNNING else None
-        own = [row for row in rows if row.get("attempt") == self.attempt]
-        shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
-        at = self._progress(shown, started, running_s)
-        works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        suspected = suspect.remarks(self.folder.attempt(self.attempt), now_s) if works else ""
-        grid, hosts, grid_reason = self._place()
-        return View(
-            self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
-            status.state,
-            plain("; ".join(filter(None, (status.reason, suspected)))),
-            self.attempt,
-            self.job,
-            self.scheduler,
-            grid,
-            math.prod(grid) if grid else self.plan.ranks if self.plan else None,
-            hosts or status.hosts,
-            at.step,
-            at.total_steps,
-            at.images_per_s,
-            at.accuracy,
-            str(self.folder.folder),
-            tuple(text.replace(f"{self.folder.folder}/", "") for text in (*self.damage, *self._end_words(), *damage)),
-            at.pace.age_s,
-            at.pace.usual_s,
-            "" if self.end or self.done or self._tells_no_steps(rows) else at.pace.pause,
-            self.site,
-            self.submitted_s,
-            None if self.submitted_s is None or status.state.over else max(now_s - self.submitted_s, 0.0),
-            at.eta_s,
-            at.loss,
-            at.newest_result,
-            plain(network.network) if network else "",
-            plain(grid_reason),
-            "" if damage else plain(self._waiting(status, own, now_s)),
-            status.cause.value if status.state.over else "",
-            plain(listed(submitting.left_out)) if submitting else "",
-            () if status.state.over else kept_forecast.with_bounds_s(self.folder),
-        )
-
-    def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
-        """The progress. A pause by this machine's clock is checked again by the clock that wrote the times."""
-        started_s = started.time_s if started else None
-        at = progress(rows, self.attempt, started_s, now_s)
-        file, last_s = self.folder.metrics, rows[-1].get("t") if rows else None
-        if not rows and self.events:
-            file, last_s = self.folder.ledger, self.events[-1].time_s
-        if not at.pace.pause or last_s is None or now_s is None:
-            return at
-        return progress(rows, self.attempt, started_s, now_there_s(file, last_s, now_s))
-
-    def _waiting(self, status: Status, rows: list[dict[str, Any]], now_s: float) -> str:
-        if self.end or self.done or allocation.is_held(self.folder):
-            return ""
-        command, pattern = (self.plan.command, self.plan.pattern) if self.plan else (False, False)
-        attempt = self.folder.attempt(self.attempt)
-        return waiting(status, self.events, attempt, rows, command=command, pattern=pattern, now_s=now_s)
-
-    def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
-        """Whether the run is a user's program that has recorded nothing: this need not be a pause."""
-        return bool(self.plan and self.plan.command and not rows)
-
-    def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """(the newest metrics, their damage in words)."""
-        try:
-            rows, bad = metrics.checked(self.folder.metrics, TAIL_BYTES)
-        except SiteError as error:
-            return [], [f"{error}; the progress is not known"]
-        return rows, [f"{self.folder.metrics}: {bad} of its last lines cannot be read"] if bad else []
-
-    def _place(self) -> tuple[tuple[int, ...] | None, tuple[str, ...], str]:
-        """(grid, hosts, reason of the grid), from the plan and the ledger, or else from the placement."""
-        started = last(self.events, Started, self.attempt)
-        grid = (self.plan.grid if self.plan else None) or (started.grid if started else None)
-        hosts = started.hosts if started else ()
-        reason = started.grid_reason if started else "" if grid or not self.plan else NOT_CHOSEN
-        if (grid and hosts) or not self.damage:
-            return grid, hosts, reason
-        placed_grid, placed_hosts = attempt_folders.placed(self.folder.attempt(self.attempt))
-        return grid or placed_grid, hosts or tuple(placed_hosts), reason
-
-    def _end_words(self) -> list[str]:
-        instead = "the ledger says how it ended" if self.ended else "the scheduler is queried instead"
-        return [f"{self.end_damage}; {instead}"] if self.end_damage else []
-
-
-def read_record(run: RunFolder, *, newest: bool = False) -> Record:
-    """Read the record of a run, as far as it is readable: of the working attempt, or of the newest."""
-    record = _read(run, newest)
-    return _read(run, newest) if record.followed else record  # the next attempt was made during the read
-
-
-def _read(run: RunFolder, of_newest: bool) -> Record:
-    folders = attempt_folders.attempts(run)
-    plan, plan_damage = shown_plan.find(run, folders)
-    events, ledger_damage = ledger.read(run.ledger)
-    if ledger_damage:
-        ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
-    newest = which.newest(events, folders)
-    attempt = newest if of_newest else which.working(run, events, newest)
-    end, end_damage = _end(run, attempt)
-    lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
-    damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
-    done = _done(run.attempt(attempt), end)
-    return Record(run, index.owner(run), plan, events, attempt, newest, end, done, end_damage, damage)
-
-
-def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
-    try:
-        return End.read(run.attempt(attempt).end), ""
-    except SiteError as error:
-        return None, str(error)
-
-
-def _done(attempt: Attempt, end: End | None) -> bool:
-    """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
-    if end and end.certain and end.state is State.COMPLETED:
-        return False  # not needed: it is COMPLETED
-    return is_done(attempt)

@@ -19,7 +19,7 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.poll import standing
-from torusrun.orchestrator.run.state.view import Record, read_record
+from torusrun.orchestrator.run.state.record import Record, read_record
 from torusrun.orchestrator.show.logs.source import tail
 
 RANK_LOG = re.compile(r"rank-(\d{4,8})\.log")

@@ -15,7 +15,8 @@ from torusrun.orchestrator.keys.paths import home
 from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.view import TAIL_BYTES, View
+from torusrun.orchestrator.run.state.record import TAIL_BYTES
+from torusrun.orchestrator.run.state.view import View
 
 NAME = 13  # columns of the names, if none is longer
 

@@ -18,7 +18,7 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.command_runs import forecast_at_submit
 from torusrun.orchestrator.run.plan.plan import plan
-from torusrun.orchestrator.run.state.view import read_record
+from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.show.listing import listing
 from torusrun.orchestrator.show.progress_text import words
 from torusrun.orchestrator.sweeps.cost import cost

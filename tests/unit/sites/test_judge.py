@@ -20,8 +20,9 @@ SITE = read(Site, "scheduler: slurm\nlauncher: srun\nnode: {ranks: 1, interface:
 
 def view(state: State, reason: str = "") -> View:
     return View(
-        "doctor-1", state, reason, 1, "7", "slurm", (2,), 2, ("n1", "n2"), None, None, None, None, "/runs/doctor-1"
-    )
+        run="doctor-1", state=state, reason=reason, attempt=1, job="7", scheduler="slurm", grid=(2,), ranks=2,
+        hosts=("n1", "n2"), step=None, total_steps=None, images_per_s=None, accuracy=None, folder="/runs/doctor-1",
+    )  # fmt: skip
 
 
 def talk(skew: float = 0.0, **changes: Any) -> Talk:
