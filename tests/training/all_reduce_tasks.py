@@ -84,26 +84,6 @@ def means(
     }
 
 
-def halves(rank: int, name: str, dims: Sequence[int], elements: int, chunk_bytes: int) -> dict[str, Any]:
-    """Reduce to shards, forget all else, and gather; the same twice at once."""
-    chunks.SMALLEST_CHUNK_BYTES = chunk_bytes
-    given = [Vector(elements, "fp32", 1.0, seed) for seed in (1, 2)]
-    with built(name, dims, "fp32") as torus:
-        vectors = [vector.of(rank) for vector in given]
-        for pending in [torus.start_reduce(vector) for vector in vectors]:
-            pending.wait()
-        shards = [torus.shard(vector).clone() for vector in vectors]
-        vectors = [torch.full_like(vector, torch.nan) for vector in vectors]
-        for vector, shard in zip(vectors, shards, strict=True):
-            torus.shard(vector).copy_(shard)
-        for pending in [torus.start_gather(vector) for vector in vectors]:
-            pending.wait()
-        row = torus.row_group
-        row_ranks = dist.get_process_group_ranks(row) if row else [rank]
-    excess = max(v.excess(f, dist.get_world_size(), "fp32", 20) for v, f in zip(given, vectors, strict=True))
-    return {"excess": excess, "bits": bits(vectors), "row": row_ranks, "shard": shards[0].numel()}
-
-
 def lose_one(rank: int, name: str, dims: Sequence[int], how: str) -> list[str]:
     """The last rank ends, or stops, in the middle of three all-reduces; what waiting for each says to the others."""
     all_reduce = build(name, tuple(dims))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from all_reduce_tasks import HYBRID_BYTES, Vector, halves, lose_one, means
+from all_reduce_tasks import HYBRID_BYTES, Vector, lose_one, means
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torus_ranks import Pools, RankPool
@@ -96,14 +96,6 @@ def test_the_algorithms_to_compare_with_give_the_mean(
 def test_the_phases_for_nccl_give_the_mean_over_other_collectives(pools: Pools, dims: tuple[int, ...]) -> None:
     together = [Vector(elements, "fp32", 1.0, elements) for elements in (1, 240, 70_001)]
     check(ask(pools, means, "nccl", dims, "fp32", together, TINY_CHUNKS, 2 * prod(dims)))
-    check_halves(ask(pools, halves, "nccl", dims, 240, TINY_CHUNKS), dims, [240 // dims[0]])
-
-
-@pytest.mark.parametrize("dims", [(1,), (4,), (1, 3), (3, 2), (2, 2, 2)], ids=named)
-@pytest.mark.parametrize("elements", [1, 240, 1021])
-def test_the_two_halves_of_a_torus_give_shards_and_the_mean(pools: Pools, dims: tuple[int, ...], elements: int) -> None:
-    shares = [elements // dims[0], -(-elements // dims[0])]
-    check_halves(ask(pools, halves, "torus", dims, elements, TINY_CHUNKS), dims, shares)
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSTOP"])
@@ -172,11 +164,3 @@ def check(answers: list[dict[str, Any]]) -> None:
     assert worst <= 1, f"the mean is off by {worst} times what rounding explains"
     assert len({answer["bits"] for answer in answers}) == 1, "ranks differ in bits: their models would drift apart"
     assert all(answer["again"] == answer["bits"] for answer in answers), "the same numbers gave other bits"
-
-
-def check_halves(answers: list[dict[str, Any]], dims: tuple[int, ...], shares: list[int]) -> None:
-    assert max(answer["excess"] for answer in answers) <= 1
-    assert len({answer["bits"] for answer in answers}) == 1
-    for rank, answer in enumerate(answers):
-        assert answer["shard"] in shares
-        assert answer["row"] == Mesh(dims).group(0, rank)

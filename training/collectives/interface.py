@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -125,8 +124,8 @@ class AllReduce:
         return vector.numel() * wire_dtype(vector, self._wire).itemsize
 
 
-class Halves(AllReduce):
-    """An all-reduce in two halves: to shards, each the mean of 1/X of a vector if rows have X ranks, and back.
+class DownAndUp(AllReduce):
+    """An all-reduce down the levels of the mesh, in each to smaller shards of a vector, and back up.
 
     Each phase (a level, down or up) has its own process group, None for a level of one rank.
     """
@@ -139,26 +138,6 @@ class Halves(AllReduce):
         self._last_phase = 2 * len(self._dims) - 1
         self._phases = phases(self._last_phase + 1, [group for group in (*self._down, *self._up) if group])
 
-    @cached_property
-    def row_group(self) -> dist.ProcessGroup | None:
-        """The ranks that hold the shards of one vector; None if rows have one rank.
-
-        The first call makes the group, so all ranks must make that call at the same time.
-        """
-        return own_group(self._members[0]) if self._dims[0] > 1 else None
-
     def padded(self, elements: int) -> int:
         """The smallest length from `elements` on with equal shards on all ranks."""
         return -(-elements // self.ranks) * self.ranks
-
-    def shard(self, vector: Tensor) -> Tensor:
-        """This rank's part of a 1-D vector, a contiguous view."""
-        raise NotImplementedError
-
-    def start_reduce(self, vector: Tensor) -> Pending:
-        """Begin to replace `shard(vector)` by its mean over all ranks; the rest of the vector becomes useless."""
-        raise NotImplementedError
-
-    def start_gather(self, vector: Tensor) -> Pending:
-        """Begin to fill `vector` with the shards of all ranks of the row."""
-        raise NotImplementedError

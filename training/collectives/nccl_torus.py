@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torusrun.training.collectives.chunks import chunk_weights, split
-from torusrun.training.collectives.interface import Call, Halves, Pending, Step, Way, wire_dtype
+from torusrun.training.collectives.interface import Call, DownAndUp, Step, Way, wire_dtype
 from torusrun.training.collectives.mesh import wire_bytes
 
 
@@ -75,77 +75,39 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
-class NcclTorus(Halves):
+class NcclTorus(DownAndUp):
     """As `Torus`, over NCCL. `wire_bytes` follows the formula of `mesh.wire_bytes`.
 
     In 16 bits NCCL divides by the ranks of a level before it sums in that level, so nothing overflows. But elements
     below d times the dtype's smallest number lose bits in a level of d ranks.
     """
 
-    def shard(self, vector: Tensor) -> Tensor:
-        """As `Halves.shard`. Raises ValueError for a length that is not `padded`."""
-        return vector[self._span(vector)]
-
-    def start_reduce(self, vector: Tensor) -> Pending:
-        """As `Halves.start_reduce`, but in one chunk, so that the shard is contiguous."""
-        span, staged = self._span(vector), self._staged(vector)
-        levels = wire_bytes(staged.buffer.nbytes, self._dims)
-        self._count(levels[0] / 2, *levels[1:])
-        steps = self._reduce(staged.buffer, 0, row_up=False)
-        return self._phases.start([staged.around(slice(None), span, steps, self._last_phase)])
-
-    def start_gather(self, vector: Tensor) -> Pending:
-        span, staged = self._span(vector), self._staged(vector)
-        self._count(wire_bytes(staged.buffer.nbytes, self._dims)[0] / 2)
-        steps = self._gather(staged.buffer, staged.buffer[span], 0)
-        return self._phases.start([staged.around(span, slice(None), steps, self._last_phase)])
-
     def _ways(self, vector: Tensor) -> list[Way]:
         """A length that is not `padded`, or another dtype on the wire, needs a copy each way."""
-        staged = self._staged(vector)
-        self._count(*wire_bytes(staged.buffer.nbytes, self._dims))
+        staged = Staged(vector.detach(), self.padded(vector.numel()), wire_dtype(vector, self._wire))
+        for level, sent in enumerate(wire_bytes(staged.buffer.nbytes, self._dims)):
+            self._sent_bytes[level] += sent
         ways, begin = list[Way](), 0
         weights = chunk_weights(staged.buffer.nbytes) if len(self._dims) > 1 else [1]
         for chunk in split(staged.buffer, weights, self.ranks):
             span = slice(begin, begin + chunk.numel())
-            ways.append(staged.around(span, span, self._reduce(chunk, 0), self._last_phase))
+            ways.append(staged.around(span, self._reduce(chunk, 0), self._last_phase))
             begin = span.stop
         return ways
 
-    def _staged(self, vector: Tensor) -> Staged:
-        return Staged(vector.detach(), self.padded(vector.numel()), wire_dtype(vector, self._wire))
-
-    def _span(self, vector: Tensor) -> slice:
-        if vector.numel() % self.ranks:
-            raise ValueError(f"{vector.numel()} elements do not split over {self.ranks} ranks: see `padded`")
-        length = vector.numel() // self._dims[0]
-        return slice(self._mine[0] * length, (self._mine[0] + 1) * length)
-
-    def _count(self, *sent_bytes: float) -> None:
-        for level, sent in enumerate(sent_bytes):
-            self._sent_bytes[level] += sent
-
-    def _reduce(self, segment: Tensor, level: int, row_up: bool = True) -> Iterator[tuple[int, Step]]:
+    def _reduce(self, segment: Tensor, level: int) -> Iterator[tuple[int, Step]]:
         """The steps to the mean of a segment over the groups from `level` on."""
-        group, last = self._down[level], level == len(self._dims) - 1
-        if last and (row_up or level):
+        group = self._down[level]
+        if level == len(self._dims) - 1:
             yield level, Call(partial(self._sum, segment, group))
             return
         shard = segment.view(self._dims[level], -1)[self._mine[level]]
         if group:
             scatter = partial(_reduce_scatter, shard, segment, op=_operation(segment), group=group)
             yield level, Call(scatter)
-        if last:
-            yield level, Call(partial(self._sum, shard, None))
-        else:
-            yield from self._reduce(shard, level + 1)
-        if level or row_up:
-            yield from self._gather(segment, shard, level)
-
-    def _gather(self, segment: Tensor, shard: Tensor, level: int) -> Iterator[tuple[int, Step]]:
-        group = self._up[level]
-        if group:
-            yield self._last_phase - level, Call(partial(_all_gather, segment, shard, group=group))
+        yield from self._reduce(shard, level + 1)
+        if up := self._up[level]:
+            yield self._last_phase - level, Call(partial(_all_gather, segment, shard, group=up))
 
     def _sum(self, segment: Tensor, group: dist.ProcessGroup | None) -> None:
         """Sum in the last level, where each rank has its own part of the future mean."""
@@ -163,11 +125,11 @@ class Staged:
         self._same = length == vector.numel() and dtype == vector.dtype
         self.buffer = vector if self._same else vector.new_zeros(length, dtype=dtype)
 
-    def around(self, load: slice, store: slice, steps: Iterator[tuple[int, Step]], last: int) -> list[tuple[int, Step]]:
+    def around(self, span: slice, steps: Iterator[tuple[int, Step]], last: int) -> list[tuple[int, Step]]:
         """The `steps`, with a copy of a span of the vector before them in the first phase, and one back in the last."""
         if self._same:
             return list(steps)
-        return [(0, Call(partial(self._load, load))), *steps, (last, Call(partial(self._store, store)))]
+        return [(0, Call(partial(self._load, span))), *steps, (last, Call(partial(self._store, span)))]
 
     def _load(self, span: slice) -> None:
         source = self._vector[span]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torusrun.training.collectives.chunks import chunk_weights, split
 from torusrun.training.collectives.cut_off import PeerLost
-from torusrun.training.collectives.interface import Halves, MakePhases, Pending, Step, Way, wire_dtype
+from torusrun.training.collectives.interface import DownAndUp, MakePhases, Step, Way, wire_dtype
 
 TAGS = 1024  # far more than the chunks that wait for messages at the same time
 
@@ -124,7 +124,7 @@ def _add(part: Tensor, arrived: Tensor, ranks: int) -> None:
         part.copy_(torch.lerp(part.float(), arrived.float(), ranks / (ranks + 1)))
 
 
-class Torus(Halves):
+class Torus(DownAndUp):
     """A vector travels in chunks: while one chunk is in the second level, the next is in the first.
 
     A mean in 16 bits differs from the exact one by at most u (1 + sum of (d-1)/2 over levels of d ranks) times the
@@ -144,25 +144,13 @@ class Torus(Halves):
         """As `AllReduce.wire_bytes`; see `mesh.wire_bytes`."""
         return [down.sent_bytes + up.sent_bytes if down and up else 0 for down, up in zip(*self._rings, strict=True)]
 
-    def shard(self, vector: Tensor) -> Tensor:
-        return self._shards(vector)[self._mine[0]]
-
-    def start_reduce(self, vector: Tensor) -> Pending:
-        return self._phases.start(self._ways(vector, row_up=False))
-
-    def start_gather(self, vector: Tensor) -> Pending:
-        return self._phases.start(self._ways(vector, down=False, up=False))
-
-    def _shards(self, vector: Tensor) -> list[Tensor]:
-        return split(vector, [1] * self._dims[0])
-
-    def _ways(self, vector: Tensor, down: bool = True, up: bool = True, row_up: bool = True) -> list[Way]:
+    def _ways(self, vector: Tensor) -> list[Way]:
         """The way of every chunk through the phases; a chunk has a share of every rank's shard."""
         weights = chunk_weights(vector.nbytes)
-        shards = [split(shard, weights) for shard in self._shards(vector.detach())]
-        return [list(self._way(list(parts), down, up, row_up)) for parts in zip(*shards, strict=True)]
+        shards = [split(shard, weights) for shard in split(vector.detach(), [1] * self._dims[0])]
+        return [list(self._way(list(parts))) for parts in zip(*shards, strict=True)]
 
-    def _way(self, parts: list[Tensor], down: bool, up: bool, row_up: bool) -> Iterator[tuple[int, Step]]:
+    def _way(self, parts: list[Tensor]) -> Iterator[tuple[int, Step]]:
         self._chunks += 1
         levels = [parts]
         for above, ranks in zip(self._mine, self._dims[1:], strict=False):
@@ -170,9 +158,9 @@ class Torus(Halves):
         wire = wire_dtype(parts[0], self._wire)
         last = max((level for level, ring in enumerate(self._rings[0]) if ring), default=0)
         for level, ring in enumerate(self._rings[0]):
-            if down and ring:
+            if ring:
                 divisor = self.ranks if level == last else 1
                 yield level, ReduceScatter(ring, levels[level], wire, self._chunks, divisor)
         for level, ring in reversed(list(enumerate(self._rings[1]))):
-            if ring and (up if level else row_up):
+            if ring:
                 yield self._last_phase - level, AllGather(ring, levels[level], wire, self._chunks)
