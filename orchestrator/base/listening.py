@@ -40,9 +40,7 @@ class Listening:
     """
 
     def __init__(self, port: int, at: str, *, here: bool = False) -> None:
-        if not 0 < port <= LARGEST_PORT:
-            raise UserError(f"PORT must be 1 to {LARGEST_PORT}, not {port}")
-        address, named = _place(at)
+        address, named = read_place(port, at)
         self._listener = _listener(address, named, port, here=here)
         self._is_loopback = IPv4Address(address).is_loopback
         self.address = "{}:{}".format(*self._listener.getsockname())
@@ -172,8 +170,13 @@ def _coded(address: tuple[str, int]) -> str:
     return f"{number:08X}:{address[1]:04X}"
 
 
-def _place(at: str) -> tuple[str, int | None]:
-    """The address and port of `at`; for '' loopback, and None for a port to choose. Raises UserError."""
+def read_place(port: int, at: str) -> tuple[str, int | None]:
+    """The address and port of `at`; for '' loopback, and None for a port to choose.
+
+    Raises UserError if `at` is none, or if `port` cannot be the port of a host.
+    """
+    if not 0 < port <= LARGEST_PORT:
+        raise UserError(f"PORT must be 1 to {LARGEST_PORT}, not {port}")
     if not at:
         return HERE, None
     address, _, number = at.rpartition(":")

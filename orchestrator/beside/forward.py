@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import DONE, SiteError
-from torusrun.orchestrator.base.listening import Listening
+from torusrun.orchestrator.base.listening import Listening, read_place
 from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.beside import leading
@@ -32,6 +32,7 @@ def forward(run: RunFolder, port: int, *, rank: int, host: str, listen: str) -> 
 
     Raises UserError if the run is not running or has no such rank or host, or if the local port cannot be opened.
     """
+    read_place(port, listen)  # a mistake in the request comes before the state of the run
     there = beside(run, rank, host)
     here = client.of(there.plan.site).scheduler.traits.one_machine or there.host == socket.gethostname()
     listening = Listening(port, listen, here=here)
