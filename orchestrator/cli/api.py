@@ -1,20 +1,21 @@
-"""The verbs for Python: `run = torusrun.submit("run.yaml"); run.wait(); run.metrics()`."""
+"""The verbs for Python: `run = torusrun.submit("run.yaml"); run.wait(); run.metrics()`.
+
+What only sweeps and login nodes need is imported late: a plain run uses none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.dryrun.look import DryRun
 from torusrun.orchestrator.cli.dryrun.look import dry_run as look_ahead
 from torusrun.orchestrator.cli.handle import Run
-from torusrun.orchestrator.cli.handles_there import RunThere, SweepThere
-from torusrun.orchestrator.cli.sweep_handle import Sweep
-from torusrun.orchestrator.keys.load import RunSource, folder_of
+from torusrun.orchestrator.keys.load import RunSource, folder_of, is_sweep
 from torusrun.orchestrator.keys.paths import absolute
-from torusrun.orchestrator.remote import remote_runs as known_runs
 from torusrun.orchestrator.run.attempts.create import Origin
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.make_hold import duration, held_plan
@@ -27,10 +28,13 @@ from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.sweeps.plans import PlannedSweep, SweepOptions, is_sweep, one_of
-from torusrun.orchestrator.sweeps.plans import plan_sweep as plan_members
-from torusrun.orchestrator.sweeps.submit import first as submit_members
 from torusrun.training.checkpoint.manifest import Checkpoint
+
+if TYPE_CHECKING:
+    from torusrun.orchestrator.cli.handles_there import RunThere as RunThere
+    from torusrun.orchestrator.cli.handles_there import SweepThere as SweepThere
+    from torusrun.orchestrator.cli.sweep_handle import Sweep as Sweep
+    from torusrun.orchestrator.sweeps.plans import PlannedSweep as PlannedSweep
 
 
 def submit(
@@ -54,12 +58,14 @@ def submit(
     if held and (after or after_any):
         raise UserError("attempts in a held allocation run one after the other: leave out --after")
     if planned.site.host:
+        from torusrun.orchestrator.cli.handles_there import RunThere
+        from torusrun.orchestrator.remote import remote_runs
         from torusrun.orchestrator.remote.host import of
         from torusrun.orchestrator.remote.of_file import submit as submit_there
 
         host = of(planned.site)
-        options = known_runs.awaited_on(host, after, after_any)
-        options += [f"--in={known_runs.held_on(host, held)}"] if held else []
+        options = remote_runs.awaited_on(host, after, after_any)
+        options += [f"--in={remote_runs.held_on(host, held)}"] if held else []
         return RunThere(submit_there("submit", planned, path, options, site=site, settings=settings))
     folder = absolute(folder_of(path))
     if held:
@@ -85,8 +91,10 @@ def plan_sweep(
     sweep_id: str = "",
 ) -> PlannedSweep:
     """The plans of all members of a sweep; nothing is written. The arguments are those of `sweep`."""
-    asked = SweepOptions(tuple(values), at_once)
-    return plan_members(path, site=site, settings=settings, asked=asked, later=later, sweep_id=sweep_id)
+    from torusrun.orchestrator.sweeps import plans
+
+    asked = plans.SweepOptions(tuple(values), at_once)
+    return plans.plan_sweep(path, site=site, settings=settings, asked=asked, later=later, sweep_id=sweep_id)
 
 
 def sweep(
@@ -107,19 +115,26 @@ def sweep(
     They begin when the runs `after` are COMPLETED and the runs `after_any` are over. `planned` are the plans, if the
     caller has made them. Raises as `submit` does.
     """
+    from torusrun.orchestrator.cli.sweep_handle import Sweep
+
     later = bool(after or after_any)
     planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
     if planned.site.host:
+        from torusrun.orchestrator.cli.handles_there import SweepThere
         from torusrun.orchestrator.remote.host import of
         from torusrun.orchestrator.remote.of_file import submit as submit_there
+        from torusrun.orchestrator.remote.remote_runs import awaited_on
+        from torusrun.orchestrator.sweeps.plans import one_of
 
-        options = known_runs.awaited_on(of(planned.site), after, after_any)
+        options = awaited_on(of(planned.site), after, after_any)
         options += [f"--sweep={value}" for value in values]
         options += [] if at_once is None else [f"--set=sweep.at_once={at_once}"]
         members = [member.run.run_id for member in planned.members]
         sent = one_of(planned)
         made = submit_there("submit", sent, path, options, site=site, settings=settings, members=members)
         return SweepThere(made)
+    from torusrun.orchestrator.sweeps.submit import first as submit_members
+
     awaited = to_wait_for(planned.site.scheduler, after, after_any)
     submit_members(planned, absolute(folder_of(path)), awaited, origin)
     return Sweep(planned.folder)
@@ -127,7 +142,11 @@ def sweep(
 
 def open_sweep(word: str) -> Sweep:
     """A sweep by its id, the beginning of its id, the id of a member, or 'last'."""
-    if there := known_runs.sweep(word, of_any=True):
+    from torusrun.orchestrator.cli.handles_there import SweepThere
+    from torusrun.orchestrator.cli.sweep_handle import Sweep
+    from torusrun.orchestrator.remote import remote_runs
+
+    if there := remote_runs.sweep(word, of_any=True):
         return SweepThere(there)
     return Sweep(find_sweep(word)[0])
 
@@ -152,6 +171,7 @@ def hold(
     planned = plan(path, site=site, settings=settings, later=True)
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
     if planned.site.host:
+        from torusrun.orchestrator.cli.handles_there import RunThere
         from torusrun.orchestrator.remote.of_file import submit as submit_there
 
         given = {"time": time, "idle": idle, "name": name}
@@ -180,7 +200,10 @@ def dry_run(
 
 def open_run(word: str) -> Run:
     """A run by its id, the beginning of its id, its folder, or 'last'."""
-    if there := known_runs.find(word):
+    from torusrun.orchestrator.cli.handles_there import RunThere
+    from torusrun.orchestrator.remote import remote_runs
+
+    if there := remote_runs.find(word):
         return RunThere(there)
     return Run(index.find(word))
 
@@ -188,6 +211,23 @@ def open_run(word: str) -> Run:
 def bad_nodes() -> list[BlamedNode]:
     """The hosts of all sites that broke runs, and whether requests from this machine leave them out now (`bad`)."""
     return memory.blamed()
+
+
+def __getattr__(name: str) -> Any:
+    """The classes of sweeps and of runs on login nodes."""
+    if name in ("RunThere", "SweepThere"):
+        from torusrun.orchestrator.cli import handles_there
+
+        return getattr(handles_there, name)
+    if name == "Sweep":
+        from torusrun.orchestrator.cli.sweep_handle import Sweep
+
+        return Sweep
+    if name == "PlannedSweep":
+        from torusrun.orchestrator.sweeps.plans import PlannedSweep
+
+        return PlannedSweep
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

@@ -9,8 +9,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from torusrun.orchestrator.beside.forward import forward
-from torusrun.orchestrator.beside.shell import shell
 from torusrun.orchestrator.run.attempts.cancel import cancel
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
@@ -25,7 +23,6 @@ from torusrun.orchestrator.run.state.follow import follow
 from torusrun.orchestrator.run.state.poll import look, views
 from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.upkeep.collect import collect
 from torusrun.training.checkpoint.manifest import Checkpoint, newest_complete
 
 
@@ -105,7 +102,7 @@ class Run:
 
     def provenance(self) -> dict[str, Any]:
         """Where it comes from, as `torusrun show --json` has it. It queries the scheduler if necessary."""
-        from torusrun.orchestrator.show.origin import origin  # imported late, as for `report`
+        from torusrun.orchestrator.show.origin import origin  # imported late, as for `shell`
 
         return origin(self.folder, self.status()).as_json()
 
@@ -114,6 +111,8 @@ class Run:
 
         It uses this process's own input and output. Raises UserError if the run is not running.
         """
+        from torusrun.orchestrator.beside.shell import shell  # imported late: only this function needs its room
+
         return shell(self.folder, rank, command, terminal=terminal)
 
     def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
@@ -123,6 +122,8 @@ class Run:
         printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
         breaks.
         """
+        from torusrun.orchestrator.beside.forward import forward
+
         return forward(self.folder, port, rank=rank, host=host, listen=listen)
 
     def wait_until_held(self) -> View:
@@ -134,6 +135,8 @@ class Run:
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
         """Copy the results of the run into a new folder; see `torusrun collect --help`."""
+        from torusrun.orchestrator.upkeep.collect import collect
+
         return collect(self.folder, Path(into), checkpoints, only=patterns.parse_list(only))
 
     def export(self, into: str | Path, kind: str = "csv") -> Path:
@@ -142,7 +145,7 @@ class Run:
         `kind` is "csv", "parquet" (needs pyarrow) or "tensorboard" (needs tensorboard). Raises UserError if the run
         has recorded no steps, or if the package is missing.
         """
-        from torusrun.orchestrator.show import exported  # imported late: other functions do not need it
+        from torusrun.orchestrator.show import exported
 
         return exported.write(self.id, self.metrics(), Path(into), kind)
 

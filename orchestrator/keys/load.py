@@ -75,6 +75,11 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
     )
 
 
+def is_sweep(path: RunSource, site: str | None = None, settings: Sequence[str] = ()) -> bool:
+    """Whether the run file at `path` makes several runs."""
+    return load(path, site=site, settings=settings).run.sweep is not None
+
+
 def folder_of(path: RunSource) -> Path:
     """The folder at which relative paths of a run begin."""
     return path.folder if isinstance(path, TypedRun) else checked(path).parent

@@ -60,11 +60,6 @@ class SweepOptions:
     at_once: int | None = None
 
 
-def is_sweep(path: RunSource, site: str | None = None, settings: Sequence[str] = ()) -> bool:
-    """Whether the run file at `path` makes several runs."""
-    return load(path, site=site, settings=settings).run.sweep is not None
-
-
 def plan_sweep(
     path: RunSource,
     *,

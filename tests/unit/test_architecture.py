@@ -246,6 +246,17 @@ def test_verbs_of_a_login_node_import_nothing_heavy(argv: list[str], home: Path)
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
 
 
+def test_a_plain_dry_run_executes_no_room(home: Path) -> None:
+    program = (
+        "import sys\nfrom torusrun.orchestrator.cli.main import main\n"
+        "main(['submit', 'examples/digits.yaml', '--dry-run'])\nprint('MODULES', *sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    executed = {name.split(".")[2] for name in said.stdout.rpartition("MODULES ")[2].split() if "orchestrator." in name}
+    assert "run" in executed, said.stderr
+    assert not executed & {*ROOMS}
+
+
 def test_watch_is_drawn_by_rich_on_a_terminal_alone(home: Path) -> None:
     run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
     loaded = modules_after("watch", run.run_id)

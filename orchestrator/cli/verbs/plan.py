@@ -41,12 +41,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli import image_fits
+    from torusrun.orchestrator.keys.load import is_sweep
     from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line, start_line
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.show import map_svg
     from torusrun.orchestrator.show.placement import outlook
-    from torusrun.orchestrator.sweeps.plans import is_sweep
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     if shows and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
-    from torusrun.orchestrator.sweeps.plans import is_sweep
+    from torusrun.orchestrator.keys.load import is_sweep
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
