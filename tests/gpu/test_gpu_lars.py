@@ -45,11 +45,6 @@ def in_float64(piece: Piece) -> Piece:
     return Piece(weight.double().cpu(), gradient.double().cpu(), velocity.double().cpu(), scaled)
 
 
-def part(piece: Piece, span: slice) -> Piece:
-    weight, gradient, velocity, scaled = piece
-    return Piece(weight.view(-1)[span], gradient.view(-1)[span], velocity.view(-1)[span], scaled)
-
-
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("sizes", [ODD, list(shapes())[:16]], ids=["odd", "resnet50"])
 def test_a_step_is_that_of_the_loop(device: torch.device, sizes: list[tuple[int, ...]], keys: LarsKeys) -> None:
@@ -77,18 +72,3 @@ def test_two_steps_from_the_same_state_have_the_same_bits(device: torch.device) 
             kernel.move(pieces, rate, change=change)
         states.append([piece.weight.cpu() for piece in pieces])
     assert all(map(torch.equal, *states))
-
-
-def test_parts_move_as_the_whole_by_their_summed_squares(device: torch.device) -> None:
-    """As ranks do that hold shards."""
-    whole, cut = drawn(ODD, True, device), drawn(ODD, True, device)
-    kernel, _ = kernel_for([piece.weight for piece in whole], Rule(0.9, 1e-3, KEYS["inside"]))
-    low = [part(piece, slice(1)) for piece in cut]
-    high = [part(piece, slice(1, None)) for piece in cut[1:]]  # the first tensor has one number
-    below, above = kernel.squares(low), kernel.squares(high)
-    squares = torch.cat([below[:1], below[1:] + above])
-    kernel.move(whole, 0.5)
-    kernel.move(low, 0.5, squares)
-    kernel.move(high, 0.5, squares[1:])
-    for one, other in zip(whole, cut, strict=True):
-        torch.testing.assert_close(one.weight, other.weight, rtol=1e-6, atol=1e-7)

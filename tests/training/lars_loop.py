@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
@@ -17,19 +16,14 @@ class Loop:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
 
-    def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        """As `Kernel.squares`."""
-        norms = [vector_norm(t, dtype=torch.float64) for piece in pieces for t in (piece.weight, piece.gradient)]
-        return torch.stack(norms).square().view(-1, 2)
-
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
         """As `Kernel.move`."""
-        for index, piece in enumerate(pieces):
-            self._move(piece, rate, None if squares is None else squares[index], change)
+        for piece in pieces:
+            self._move(piece, rate, change)
 
-    def _move(self, piece: Piece, rate: float, squares: Tensor | None, change: float) -> None:
+    def _move(self, piece: Piece, rate: float, change: float) -> None:
         weight, _, velocity, _ = piece
-        ratio = self._ratio(piece, rate, squares)
+        ratio = self._ratio(piece, rate)
         update = piece.gradient.add(weight, alpha=self.rule.weight_decay) if piece.scaled else piece.gradient
         inside = self.rule.keys.ratio_in_momentum
         update, after = (update * ratio, 1.0) if inside else (update, ratio)
@@ -41,12 +35,9 @@ class Loop:
         else:
             weight.add_(velocity * after, alpha=-taken)
 
-    def _ratio(self, piece: Piece, rate: float, squares: Tensor | None) -> Tensor | float:
+    def _ratio(self, piece: Piece, rate: float) -> Tensor | float:
         """1.0 where the piece is not scaled."""
         weight, gradient, _, scaled = piece
         if not scaled:
             return 1.0
-        if squares is None:
-            return self.rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
-        weight_norm, gradient_norm = squares.sqrt().to(weight.dtype).unbind()
-        return self.rule.ratio(weight_norm, gradient_norm, rate)
+        return self.rule.ratio(vector_norm(weight), vector_norm(gradient), rate)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from torusrun.training.optim.kernel import Piece, Rule, Unavailable
@@ -36,13 +35,7 @@ class Cpp:
         """Raises Unavailable if lars.cpp cannot be compiled or loaded."""
         self.rule, self._library = rule, library()
 
-    def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        found = torch.empty(len(pieces), 2, dtype=torch.float64)
-        weights, gradients = _addresses([p.weight for p in pieces]), _addresses([p.gradient for p in pieces])
-        self._library.lars_squares(ctypes.c_longlong(len(pieces)), _sizes(pieces), weights, gradients, _address(found))
-        return found
-
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
         rule, keys = self.rule, self.rule.keys
         constants = _Constants(
             rule.momentum, rule.momentum * change, rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps, rate,
@@ -50,9 +43,8 @@ class Cpp:
         )  # fmt: skip
         tensors = [_addresses([piece[i] for piece in pieces]) for i in range(3)]  # type: ignore[misc]
         scaled = bytes(piece.scaled for piece in pieces)
-        known = None if squares is None else _address(squares)
         count = ctypes.c_longlong(len(pieces))
-        self._library.lars_move(ctypes.byref(constants), count, _sizes(pieces), scaled, *tensors, known)
+        self._library.lars_move(ctypes.byref(constants), count, _sizes(pieces), scaled, *tensors)
 
 
 @cache
@@ -88,7 +80,3 @@ def _sizes(pieces: Sequence[Piece]) -> ctypes.Array[ctypes.c_longlong]:
 
 def _addresses(tensors: list[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
-
-
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())

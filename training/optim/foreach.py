@@ -20,18 +20,14 @@ class Foreach:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
 
-    def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        norms = torch._foreach_norm([tensor for piece in pieces for tensor in (piece.weight, piece.gradient)])
-        return torch.stack(norms).double().square().view(-1, 2)
-
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
         at_once = len(pieces) if pieces[0].weight.is_cuda else 1
         for first in range(0, len(pieces), at_once):
-            some = slice(first, first + at_once)
-            self._move(pieces[some], rate, None if squares is None else squares[some], change)
+            self._move(pieces[first : first + at_once], rate, change)
 
-    def _move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None, change: float) -> None:
-        squares = self.squares(pieces) if squares is None else squares
+    def _move(self, pieces: Sequence[Piece], rate: float, change: float) -> None:
+        norms = torch._foreach_norm([tensor for piece in pieces for tensor in (piece.weight, piece.gradient)])
+        squares = torch.stack(norms).double().square().view(-1, 2)
         weights, velocities = [piece.weight for piece in pieces], [piece.velocity for piece in pieces]
         weight_norm, gradient_norm = squares.sqrt().to(weights[0].dtype).unbind(1)
         ratio_of = self.rule.ratio(weight_norm, gradient_norm, rate).unbind()

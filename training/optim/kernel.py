@@ -17,7 +17,7 @@ class Unavailable(RuntimeError):
 
 
 class Piece(NamedTuple):
-    """A tensor or a part of one, its gradient and its velocity: all with one shape, layout, dtype and device.
+    """A tensor, its gradient and its velocity: all with one shape, layout, dtype and device.
 
     A piece that is not `scaled` gets neither ratio nor decay.
     """
@@ -66,15 +66,8 @@ class Kernel(Protocol):
 
     rule: Rule
 
-    def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        """Sums of squares, float64 [pieces, 2]: of the weights and of the gradients."""
-
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
-        """Change weights and velocities by one step.
-
-        `squares` [pieces, 2] are those of the whole tensors; they are computed if none are given, from pieces that are
-        whole tensors. Velocities are multiplied by `change` first: see momentum.py.
-        """
+    def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
+        """Change weights and velocities by one step. Velocities are multiplied by `change` first: see momentum.py."""
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -63,21 +63,15 @@ static double ratio(const Rule &rule, const double *norms_squared) {
 
 extern "C" {
 
-// The sums of squares of w and g of each of `count` tensors, side by side.
-void lars_squares(i64 count, const i64 *sizes, const float *const *w, const float *const *g, double *out) {
-    for (i64 t = 0; t < count; t++) squares(w[t], g[t], sizes[t], out + 2 * t);
-}
-
-// One step. `known` has the sums of squares of the whole tensors. It is null if w and g are whole tensors: then each
-// is read from memory once, and from the cache when it is moved.
+// One step. A tensor is read from memory once, and from the cache when it is moved.
 void lars_move(const Rule *rule, i64 count, const i64 *sizes, const unsigned char *scaled, float *const *w,
-               const float *const *g, float *const *v, const double *known) {
+               const float *const *g, float *const *v) {
     const double added = rule->rate_in_momentum ? rule->rate : 1, taken = rule->rate_in_momentum ? 1 : rule->rate;
     const double ahead = rule->nesterov ? rule->momentum : 1, straight = rule->nesterov ? 1 : 0;
     for (i64 t = 0; t < count; t++) {
         double found[2] = {0, 0};
-        if (scaled[t] && !known) squares(w[t], g[t], sizes[t], found);
-        const double by = scaled[t] ? ratio(*rule, known ? known + 2 * t : found) : 1;
+        if (scaled[t]) squares(w[t], g[t], sizes[t], found);
+        const double by = scaled[t] ? ratio(*rule, found) : 1;
         const double before = rule->ratio_in_momentum ? by : 1, after = rule->ratio_in_momentum ? 1 : by;
         move(w[t], g[t], v[t], sizes[t], added * before, scaled[t] ? rule->decay : 0, rule->kept, taken * after, ahead,
              straight);

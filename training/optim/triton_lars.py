@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from torusrun.training.optim import triton_kernels
-from torusrun.training.optim.foreach import Foreach
 from torusrun.training.optim.kernel import Piece, Rule, Unavailable
 
 BLOCK = 4096
@@ -26,7 +25,6 @@ class _Table(NamedTuple):
 
     pieces: Tensor
     first_block: Tensor  # of each piece, then the number of blocks
-    each: Tensor  # 0, 1, ..., pieces
     block_piece: Tensor
     block_begin: Tensor
     aligned: bool
@@ -47,21 +45,16 @@ class Triton:
             raise Unavailable(f"Triton cannot be used: {' '.join(str(error).split())[:200]}") from None
         self._tables.clear()
 
-    def squares(self, pieces: Sequence[Piece]) -> Tensor:
-        return Foreach(self.rule).squares(pieces)
-
-    def move(self, pieces: Sequence[Piece], rate: float, squares: Tensor | None = None, change: float = 1.0) -> None:
+    def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
         table = self._table(pieces)
         common = table.pieces, len(pieces), table.block_piece, table.block_begin
         grid = (len(table.block_piece),)
-        first_sum, sums = table.each, squares
-        if sums is None:
-            first_sum, sums = table.first_block, torch.empty(*grid, 2, device=table.pieces.device)
-            triton_kernels.square_block[grid](*common, sums, ALIGNED=table.aligned, BLOCK=BLOCK)
+        sums = torch.empty(*grid, 2, device=table.pieces.device)
+        triton_kernels.square_block[grid](*common, sums, ALIGNED=table.aligned, BLOCK=BLOCK)
         rule, keys = self.rule, self.rule.keys
         added, taken = rule.rates(rate)
         triton_kernels.move_block[grid](
-            *common, first_sum, sums,
+            *common, table.first_block, sums,
             *map(float, (rate, added, taken, rule.momentum, rule.momentum * change)),
             *map(float, (rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps)),
             CLIP=keys.clip, NESTEROV=keys.nesterov, RATIO_INSIDE=keys.ratio_in_momentum, ALIGNED=table.aligned,
@@ -85,11 +78,10 @@ def _made(pieces: Sequence[Piece]) -> _Table:
     first = [0, *accumulate(blocks)]
     piece_of = [piece for piece, count in enumerate(blocks) for _ in range(count)]
     begins = [block * BLOCK for count in blocks for block in range(count)]
-    parts = [*addresses, sizes, [int(piece.scaled) for piece in pieces], first, list(range(len(pieces) + 1))]
-    parts += [piece_of, begins]
+    parts = [*addresses, sizes, [int(piece.scaled) for piece in pieces], first, piece_of, begins]
     flat = torch.tensor([number for part in parts for number in part], dtype=torch.int64)
     if device.type == "cuda":
         flat = flat.pin_memory().to(device, non_blocking=True)
-    *table, first_block, each, block_piece, block_begin = torch.split(flat, [len(part) for part in parts])
+    *table, first_block, block_piece, block_begin = torch.split(flat, [len(part) for part in parts])
     aligned = all(address % 16 == 0 for row in addresses for address in row) and all(size % 4 == 0 for size in sizes)
-    return _Table(torch.stack(table), first_block, each, block_piece, block_begin, aligned)
+    return _Table(torch.stack(table), first_block, block_piece, block_begin, aligned)
