@@ -18,9 +18,6 @@ from torusrun.orchestrator.cli.verbs import chosen
 if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run
 
-if TYPE_CHECKING:
-    from torusrun.orchestrator.cli.handle import Run
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
