@@ -32,13 +32,13 @@ def submit(place: Place, held: Path, script: str) -> Path:
 def test_attempts_run_one_after_the_other_in_one_job(place: Place, held: Path) -> None:
     first = submit(place, held, WAITS)
     second = submit(place, held, "echo $TORUSRUN_RUN $RANK")
-    started(first)
+    host = started(first, 3)["host"]
     assert "is at work" in place.view(held)["reason"]
     waits = place.view(second)
     assert waits["state"] == "PENDING" and f"waits in {held.name} for {first.name}" in waits["reason"], waits
     says = 'echo "$RANK" at "$(hostname)"; echo aside >&2; exit 7'
     said = place.torusrun("shell", first.name, "--rank", "3", "--", "sh", "-c", says)
-    assert said.returncode == 7 and said.stdout.split() == ["3", "at", started(first, 3)["host"]], said
+    assert said.returncode == 7 and said.stdout.split() == ["3", "at", host], said
     assert "aside" in said.stderr.splitlines()
     said = place.run(["python", "-c", ON_TERMINAL, "shell", first.name, "--rank", "3", "--", "sh", "-c", "tty; exit 5"])
     assert said.returncode == 5 and "/dev/pts/" in said.stdout, said

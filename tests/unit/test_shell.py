@@ -84,13 +84,16 @@ def test_a_shell_sees_what_its_rank_wrote_into_the_image_and_cannot_change_it(ru
     assert argv[argv.index("--overlay") + 1] == f"{written}:ro" and argv[-2:] == ["/c/x.sif", "w"]
 
 
-def test_no_shell_opens_for_a_rank_that_has_ended(run: RunFolder) -> None:
+def test_no_shell_opens_for_a_rank_that_has_ended_or_has_not_started(run: RunFolder) -> None:
     with pytest.raises(SiteError, match="rank 1 has ended"):
         beside(run.attempt(1), 1, ["w"])
     gone = subprocess.Popen(["true"])
     gone.wait()
     write_json(run.attempt(1).rank_start(2), {"rank": 2, "host": "here", "wrapper": gone.pid})
     with pytest.raises(SiteError, match="is not at work on"):
+        beside(run.attempt(1), 2, ["w"])
+    run.attempt(1).rank_start(2).unlink()
+    with pytest.raises(SiteError, match="rank 2 has not started yet"):
         beside(run.attempt(1), 2, ["w"])
 
 

@@ -93,9 +93,11 @@ def _inherited(attempt: Attempt, rank: int) -> dict[str, str]:
 
 
 def _wrapper(attempt: Attempt, rank: int) -> int:
-    """The process of a rank's wrapper."""
+    """The process of a rank's wrapper. Raises SiteError if the rank has not started."""
     path = attempt.rank_start(rank)
-    return int(required(path, read_object(path) or {}, "wrapper", int))
+    if (record := read_object(path)) is None:
+        raise SiteError(f"rank {rank} has not started yet: try again")
+    return int(required(path, record, "wrapper", int))
 
 
 def _environment_of(pid: int, whose: str) -> dict[str, str]:
