@@ -150,8 +150,6 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
     variants, accepted = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True, offline=True)], []
     sections = {"files", "post", "environment", "labels", "test", "runscript"}
 
-    @settings(SEVERAL, max_examples=150)
-    @given(hostile.planted(base, hostile.places(ImageFile)), st.sampled_from(variants))
     def read_and_rendered(document: dict[str, Any], variant: Variant) -> None:
         (tmp_path / "x.yaml").write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
         try:
@@ -179,5 +177,8 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
         assert not read.environment or given_back == list(read.environment.values())
         assert not (tmp_path / "pwned").exists()
 
-    read_and_rendered()
+    planted = given(hostile.planted(base, hostile.places(ImageFile)), st.sampled_from(variants))
+    settings(SEVERAL, max_examples=150)(planted(read_and_rendered))()
+    for trick in filter(str.isprintable, hostile.PRINTABLE):
+        read_and_rendered({**base, "environment": {"V": f"a{trick}b"}}, Variant())
     assert len(accepted) > 10, "the text was too wild to try anything"

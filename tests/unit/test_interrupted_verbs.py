@@ -78,7 +78,7 @@ def test_an_interrupted_verb_leaves_nothing_half_done(
     with calls.counting():
         assert main(command) == 0, capsys.readouterr().err
     made, after = calls.made, sizes(home)
-    for point in (1, made // 2, made - 1, made):
+    for point in {1, made // 2, made - 1, made} - {0, -1}:
         shutil.rmtree(home)
         shutil.copytree(before, home, symlinks=True)
         os.chdir(home)
