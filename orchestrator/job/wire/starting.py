@@ -34,14 +34,18 @@ class ShellStarter:
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def look(self) -> None:
-        """Start the new requests; record those that failed."""
+        """Start the new requests; record those that failed, unless other shells may have left no room for them."""
         for path in requests.lying_in(self.folder):
             if path not in self.started:
                 self.started[path] = self._start(path)
-        for path, child in self.started.items():
+        for path, child in [*self.started.items()]:
             if child and (code := child.poll()) is not None:
                 self.started[path] = None
-                if code and path.exists():
+                if not code or not path.exists():
+                    continue
+                if any(other and other.poll() is None for other in self.started.values()):
+                    del self.started[path]  # Grid Engine has no more of them on a host than slots: it waits for a turn
+                else:
                     requests.fail(path, f"the job's remote shell ended with exit code {code}; its log may say why")
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
