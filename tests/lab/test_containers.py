@@ -101,14 +101,14 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
         f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\ntrain: {{}}\n"
     )
     said = builder.place.torusrun("plan", "run.yaml", "--check", "--json")
-    outcomes = {finding["kind"]: finding["outcome"] for finding in json.loads(said.stdout)["findings"]}
+    outcomes = {finding["kind"]: finding["outcome"] for finding in json.loads(said.stdout)["check"]["findings"]}
     assert said.returncode == 0 and set(outcomes.values()) == {"fits"}, said.stdout + said.stderr
     assert {"image-broken", "python-old", "torch-old", "training-missing", "image-architecture"} <= set(outcomes)
     wrong = builder.site("wrong-images.yaml", ", bind: [/no/such/folder]")
     volta = (builder.home / wrong).read_text().replace("node:\n", "node:\n  architecture: sm_70\n  gpus: 1\n")
     (builder.home / wrong).write_text(volta)
     said = builder.place.torusrun("plan", "run.yaml", "--check", "--site", wrong, "--json")
-    kinds = {f["kind"] for f in json.loads(said.stdout)["findings"] if f["severity"] == "error"}
+    kinds = {f["kind"] for f in json.loads(said.stdout)["check"]["findings"] if f["severity"] == "error"}
     assert said.returncode == 2 and {"bind-missing", "torch-without-cuda"} <= kinds
     refused = builder.place.torusrun("submit", "run.yaml", "--site", wrong)
     assert refused.returncode == 2 and "/no/such/folder is to be bound" in refused.stderr
