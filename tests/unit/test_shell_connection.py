@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,14 @@ class HereBySh(Local):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of requests, into which a job looks."""
-    starter, over = ShellStarter(tmp_path / "shells", HereBySh(), sys.executable), threading.Event()
+    with looked_into(ShellStarter(tmp_path / "shells", HereBySh(), sys.executable)) as into:
+        yield into
+
+
+@contextmanager
+def looked_into(starter: ShellStarter) -> Iterator[Path]:
+    """The folder of this starter, into which it looks meanwhile."""
+    over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.05):
@@ -46,9 +55,11 @@ def folder(tmp_path: Path) -> Path:
 
     job = threading.Thread(target=look)
     job.start()
-    yield starter.folder
-    over.set()
-    job.join()
+    try:
+        yield starter.folder
+    finally:
+        over.set()
+        job.join()
 
 
 def opened(folder: Path, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -116,6 +127,25 @@ def test_why_it_cannot_be_started_is_reported(folder: Path) -> None:
     other.look()
     assert "/no/such/pbs_tmrsh: cannot be started" in request.failure(path)
     assert path.stat().st_mode & 0o777 == 0o600, "it holds a secret"
+
+
+def test_a_shell_for_which_another_leaves_no_room_waits_for_its_turn(tmp_path: Path) -> None:
+    class OneAtATime(HereBySh):
+        reach = Reach(remote_command=lambda host, command: ["flock", "-n", str(tmp_path), "sh", "-c", command])
+
+    went, here = tmp_path / "went", ["sh", "-c", f"echo here; until test -e {tmp_path}/went; do sleep 0.1; done"]
+    with looked_into(ShellStarter(tmp_path / "shells", OneAtATime(), sys.executable)) as folder:
+        argv = [sys.executable, "-c", OPEN, str(folder), "none", *here]
+        first = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        assert first.stdout and first.stdout.readline() == b"here\n"
+        second = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        until(lambda: request.lying_in(folder), "the second request")
+        assert second.poll() is None
+        went.touch()
+        assert (first.wait(30), second.wait(30)) == (0, 0)
+        assert second.stdout and second.stdout.read() == b"here\n"
+        first.stdout.close()
+        second.stdout.close()
 
 
 def test_a_job_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

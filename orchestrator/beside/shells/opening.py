@@ -63,7 +63,8 @@ def _connected(listener: socket.socket, asked: ShellRequest, path: Path) -> Conn
             if connection := proofs.step(LOOK_S):
                 return connection
     where = f"{' or '.join(asked.addresses) or 'this machine'}, port {asked.port}"
-    raise SiteError(f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: {requests.MEND}")
+    room = "or other shells leave no room there: Grid Engine has one for each slot"
+    raise SiteError(f"nothing on {asked.host} connected to {where} within {WAIT_S:g} s: {requests.MEND}; {room}")
 
 
 def _joined(connection: Connection, host: str, resized: list[int], streams: Streams) -> int:

@@ -6,6 +6,8 @@ import os
 import shlex
 import signal
 import subprocess
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
@@ -17,6 +19,8 @@ from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers import client, remote_shell
 from torusrun.orchestrator.schedulers.interface import Scheduler
 
+ROOM_S = 1.0  # after a shell for which its host may have had no room
+
 
 def starter(folder: Path, site: Site, python: str) -> ShellStarter | None:
     """The starter of shells for this job; None if users can start shells without it."""
@@ -25,28 +29,47 @@ def starter(folder: Path, site: Site, python: str) -> ShellStarter | None:
     return ShellStarter(folder, schedulers.get(site.scheduler), python)
 
 
+@dataclass
+class Started:
+    """A request that was started, at a time of time.monotonic(); `ran_s` is when its shell was last seen at work."""
+
+    child: subprocess.Popen[bytes] | None  # None: it is over
+    begun_s: float
+    ran_s: float
+
+
 class ShellStarter:
     """Starts the shells requested in `folder`, which it makes, with the job's own remote shell."""
 
     def __init__(self, folder: Path, scheduler: Scheduler, python: str) -> None:
         self.folder, self.scheduler, self.python = folder, scheduler, python
-        self.started: dict[Path, subprocess.Popen[bytes] | None] = {}
+        self.started: dict[Path, Started] = {}
+        self.again_s = 0.0  # before this time no request is started, since one had no room
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def look(self) -> None:
         """Start the new requests; record those that failed, unless other shells may have left no room for them."""
-        for path in requests.lying_in(self.folder):
+        now_s = time.monotonic()
+        for shell in self.started.values():
+            if shell.child and shell.child.poll() is None:
+                shell.ran_s = now_s
+        for path in requests.lying_in(self.folder) if now_s >= self.again_s else ():
             if path not in self.started:
-                self.started[path] = self._start(path)
-        for path, child in [*self.started.items()]:
-            if child and (code := child.poll()) is not None:
-                self.started[path] = None
-                if not code or not path.exists():
-                    continue
-                if any(other and other.poll() is None for other in self.started.values()):
-                    del self.started[path]  # Grid Engine has no more of them on a host than slots: it waits for a turn
-                else:
-                    requests.fail(path, f"the job's remote shell ended with exit code {code}; its log may say why")
+                self.started[path] = Started(self._start(path), now_s, now_s)
+        for path, shell in [*self.started.items()]:
+            if shell.child and (code := shell.child.poll()) is not None:
+                shell.child = None
+                if code and path.exists():
+                    self._failed(path, code)
+
+    def _failed(self, path: Path, code: int) -> None:
+        """Start it again later if other shells ran meanwhile: Grid Engine has one for each slot of a host."""
+        begun_s = self.started.pop(path).begun_s
+        if any(other.ran_s >= begun_s for other in self.started.values()):
+            self.again_s = time.monotonic() + ROOM_S
+            return
+        self.started[path] = Started(None, begun_s, begun_s)
+        requests.fail(path, f"the job's remote shell ended with exit code {code}; its log may say why")
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
         own = safe(os.environ).get("PYTHONPATH", "")
