@@ -29,30 +29,34 @@ WATCHED_S = 30.0  # then a timeout of the caller is checked
 HELD = "held for"  # begins the reason of an allocation that takes attempts
 
 
-class RunThere(Run):
-    """A run on a login node. Functions that need its folder raise UserError: `collect` copies it here."""
-
-    def __init__(self, known: Known) -> None:
-        object.__setattr__(self, "known", known)
+class OnLoginNode:
+    """What is known here of a run or a sweep on a login node. It has no folder here."""
 
     known: Known
 
-    @property
-    def folder(self) -> RunFolder:
-        raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies its folder here")
+    def __init__(self, known: Known) -> None:
+        object.__setattr__(self, "known", known)
 
     @property
     def id(self) -> str:
         return self.known.run
 
     def __repr__(self) -> str:
-        return f"RunThere({self.id!r} on {self.known.host.address})"
+        return f"{type(self).__name__}({self.id!r} on {self.known.host.address})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RunThere) and self.id == other.id
+        return type(other) is type(self) and isinstance(other, OnLoginNode) and self.id == other.id
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+class RunThere(OnLoginNode, Run):
+    """A run on a login node. Functions that need its folder raise UserError: `collect` copies it here."""
+
+    @property
+    def folder(self) -> RunFolder:
+        raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies its folder here")
 
     def status(self) -> View:
         return status.views([self.known])[0]
@@ -130,13 +134,8 @@ class RunThere(Run):
         return page([self.known])
 
 
-class SweepThere(Sweep):
-    """A sweep on a login node. It has no folders here."""
-
-    def __init__(self, known: Known) -> None:
-        object.__setattr__(self, "known", known)
-
-    known: Known
+class SweepThere(OnLoginNode, Sweep):
+    """A sweep on a login node."""
 
     @property
     def folder(self) -> SweepFolder:
@@ -145,19 +144,6 @@ class SweepThere(Sweep):
     @property
     def folders(self) -> list[RunFolder]:
         raise UserError(f"{self.id} is on {self.known.host.address}: `run.collect(FOLDER)` copies a member here")
-
-    @property
-    def id(self) -> str:
-        return self.known.run
-
-    def __repr__(self) -> str:
-        return f"SweepThere({self.id!r} on {self.known.host.address})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SweepThere) and self.id == other.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     @property
     def runs(self) -> list[Run]:

@@ -34,7 +34,6 @@ def test_an_archive_becomes_a_packed_file(layout: str, tmp_path: Path, chance: R
     assert path.read_bytes().partition(b"\n")[2] == content
     assert [each.name for each in path.parent.iterdir()] == [source.file], "nothing else may be left"
     assert path.read_bytes()[packed_file.checked(source, path) :] == content
-    assert packed_file.content_bytes(source.facts) == len(content)
 
 
 def test_the_png_files_of_the_tests_are_those_of_pillow(chance: Random) -> None:

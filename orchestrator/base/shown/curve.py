@@ -1,4 +1,4 @@
-"""Curves as a value: points by name, and the axes; drawn with letters, as an area, or as SVG."""
+"""Curves as a value: points by name, and the axes; drawn with letters, or as an area."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from torusrun.orchestrator.base.shown import svg
-
 BLOCKS = " ▁▂▃▄▅▆▇█"
 ASCII = " .:#"
 LABEL = 10  # columns for the numbers on the left
-COLOURS = ("#c0392b", "#2471a3", "#229954", "#af601a", "#7d3c98", "#17202a", "#7f8c8d")
 
 Points = Sequence[tuple[float, float]]
 
@@ -81,19 +78,6 @@ class Curve:
         """The line below the curve: a name, and both ends of x over `width` columns."""
         first, last = map(self.x.show, self.across)
         return foot(name, first, last, width)
-
-    def as_svg(self, width: int = 720, height: int = 420) -> str:
-        """All curves in colours, each with its name on the right."""
-        (first, last), (low, high) = map(self.x.show, self.across), map(self.y.show, self.up)
-        drawn = [svg.text(8, 24, high), svg.text(8, height - 40, low), svg.text(80, height - 14, first)]
-        drawn.append(svg.text(width - 120, height - 14, last, text_anchor="end"))
-        for index, (name, points) in enumerate(self.curves.items()):
-            colour = COLOURS[index % len(COLOURS)]
-            at = ((80 + right * (width - 200), height - 44 - up * (height - 68)) for right, up in self._placed(points))
-            line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-            drawn.append(svg.element("polyline", points=line, fill="none", stroke=colour, stroke_width=2))
-            drawn.append(svg.text(width - 104, 32 + 18 * index, name, fill=colour))
-        return svg.document(width, height, drawn)
 
     def _placed(self, points: Points) -> list[tuple[float, float]]:
         """Points as shares of the width and the height."""

@@ -60,17 +60,6 @@ def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
     return None, f"{why}; `torusrun logs` and `torusrun collect` still work"
 
 
-def checkpoints_folder(run: RunFolder) -> str:
-    """The relative folder in which the command of a run keeps its checkpoints; '' without one or if it is unknown."""
-    try:
-        spec = (read_object(run.plan) or {}).get("spec")
-    except SiteError:
-        return ""
-    named = spec.get("checkpoints") if isinstance(spec, dict) else None
-    folder = named.get("folder") if isinstance(named, dict) else None
-    return folder.strip("/") if isinstance(folder, str) and not folder.startswith("/") else ""
-
-
 def read(path: Path) -> Planned | None:
     """The plan in `path`; None if there is none. Raises SiteError if it is damaged or of another version."""
     kept = read_object(path)

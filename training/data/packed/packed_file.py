@@ -17,14 +17,12 @@ import zlib
 from array import array
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
-from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 from torusrun.training.data.packed.sources import Layout, Source
 from torusrun.training.files.checksum import of_stream
 from torusrun.training.files.trusted import open_regular, sync, sync_folder, unfinished
-from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
 
 MOST_BYTES = 1 << 28  # of one file in an archive
@@ -234,11 +232,6 @@ def checked(source: Source, path: Path) -> int:
             f"{path} is damaged, or of another version; `torusrun data get {source.name}` writes it again"
         )
     return len(head)
-
-
-def content_bytes(facts: DataFacts) -> int:
-    """The size of images and labels."""
-    return (facts.train_samples + facts.test_samples) * (prod(facts.shape) + 1)
 
 
 def _head(source: Source) -> bytes:
