@@ -208,8 +208,8 @@ def test_a_lock_planted_in_a_cache_truncates_nothing(place: Slurm, stranger: Str
     place.put("precious", "kept")
     stranger.does(f"mkdir -m 777 images; ln -s {place.folder}/precious images/key.lock")
     program = (
-        "import sys; from pathlib import Path; from torusrun.orchestrator.images.builds import lock\n"
-        "with lock.held(Path(sys.argv[1])): print('held')"
+        "import sys; from pathlib import Path; from torusrun.orchestrator.images.builds import running\n"
+        "with running.held(Path(sys.argv[1])): print('held')"
     )
     said = victim(place, [str(place.lab.python), "-c", program, f"{stranger.shared}/images/key.lock"], place.folder)
     assert said.returncode != 0 and "held" not in said.stdout
