@@ -45,7 +45,7 @@ BEAT_S = 5.0
 LOOKS = 2
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
 LATER_S = 15.0  # a sign of life of another process of that host is later than the job's last one
-ANSWER_S = 15.0  # for a host that is asked
+ANSWER_S = 15.0  # for the answer of a host
 LOCK_S = 30.0  # for a client that resumes the run
 TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
 

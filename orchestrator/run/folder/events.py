@@ -50,7 +50,7 @@ class Submitting(Event):
     in_turn: bool = False  # each of them is submitted by itself, after the one before: `name`, `name`.1, `name`.2 ...
     resumes_content: str = ""  # the checksum of a command's checkpoints (checkpoints.py)
     task: Annotated[int, Limits(at_least=0)] | None = None  # its number in the array of a sweep, whose name is `name`
-    left_out: Mapping[str, str] = field(default_factory=dict)  # bad hosts without which it is asked for: the reasons
+    left_out: Mapping[str, str] = field(default_factory=dict)  # the bad hosts that its request leaves out, with reasons
 
 
 @dataclass(frozen=True)

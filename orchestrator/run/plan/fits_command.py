@@ -56,7 +56,7 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
 def ranks_of_its_own(run: RunSpec, ranks_per_node: int) -> str:
     """The program of a command that starts the ranks of a node itself, if there are several of it on each; else ''.
 
-    All of them would open the same port, and count their workers alike, unless they are told to meet elsewhere.
+    All of them would open the same port, and count their workers alike, unless their options name another one.
     """
     words = " ".join(run.command)
     found = STARTS_RANKS.search(words)

@@ -31,7 +31,7 @@ class Launch:
     none. `passed` are the variables that the ranks on other hosts get. `mpi`: the ranks may run an MPI program.
     `exported` are the variables of the launcher's own environment that the ranks get; None: all of them. `called` is
     the scheduler's name of the launcher's own host, '' if it is the host's own name, too. `kill_after_s` is how long a
-    rank may take to end its program once it is asked to.
+    rank may take to end its program after the request to stop.
     """
 
     python: str
