@@ -20,13 +20,26 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
 
+
+@dataclass(frozen=True)
+class Hook:
+    """A function of a room, as 'PACKAGE.MODULE:FUNCTION'; `of_members`: for members of sweeps alone."""
+
+    function: str
+    of_members: bool = False
+
+
 HOOKS = {
-    "begins": ("sweeps.study_in_job:begin",),
-    "hosts": ("nodes.preflight.preflight:passed",),
-    "started": ("upkeep.notices.begin:started",),
-    "ended": ("run.bad_nodes.noted:ended", "upkeep.notices.begin:ended", "sweeps.study_in_job:ended"),
-    "over": ("sweeps.study_in_job:over", "upkeep.notices.begin:over"),
-    "seen_over": ("upkeep.notices.begin:from_client",),
+    "begins": (Hook("sweeps.study_in_job:begin", of_members=True),),
+    "hosts": (Hook("nodes.preflight.preflight:passed"),),
+    "started": (Hook("upkeep.notices.begin:started"),),
+    "ended": (
+        Hook("run.bad_nodes.noted:ended"),
+        Hook("upkeep.notices.begin:ended"),
+        Hook("sweeps.study_in_job:ended", of_members=True),
+    ),
+    "over": (Hook("sweeps.study_in_job:over", of_members=True), Hook("upkeep.notices.begin:over")),
+    "seen_over": (Hook("upkeep.notices.begin:from_client"),),
 }
 
 
@@ -90,8 +103,8 @@ def seen_over(runs: Sequence[Over]) -> None:
 
 
 def _hooks(moment: str, run: RunFolder | None = None) -> Iterator[Callable[..., Any]]:
-    for name in HOOKS[moment]:
-        if name.startswith("sweeps.") and run and not run.sweep:
-            continue  # most runs are members of no sweep, and need not wait for this import
-        module, _, function = name.partition(":")
+    for hook in HOOKS[moment]:
+        if hook.of_members and not (run and run.sweep):
+            continue
+        module, _, function = hook.function.partition(":")
         yield getattr(import_module(f"torusrun.orchestrator.{module}"), function)
