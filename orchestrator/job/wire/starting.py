@@ -30,7 +30,7 @@ def starter(folder: Path, site: Site, python: str) -> ShellStarter | None:
 
 
 @dataclass
-class Started:
+class StartedShell:
     """A request that was started, at a time of time.monotonic(); `ran_s` is when its shell was last seen at work."""
 
     child: subprocess.Popen[bytes] | None  # None: it is over
@@ -43,7 +43,7 @@ class ShellStarter:
 
     def __init__(self, folder: Path, scheduler: Scheduler, python: str) -> None:
         self.folder, self.scheduler, self.python = folder, scheduler, python
-        self.started: dict[Path, Started] = {}
+        self.started: dict[Path, StartedShell] = {}
         self.again_s = 0.0  # before this time no request is started, since one had no room
         folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -55,7 +55,7 @@ class ShellStarter:
                 shell.ran_s = now_s
         for path in requests.lying_in(self.folder) if now_s >= self.again_s else ():
             if path not in self.started:
-                self.started[path] = Started(self._start(path), now_s, now_s)
+                self.started[path] = StartedShell(self._start(path), now_s, now_s)
         for path, shell in [*self.started.items()]:
             if shell.child and (code := shell.child.poll()) is not None:
                 shell.child = None
@@ -68,7 +68,7 @@ class ShellStarter:
         if any(other.ran_s >= begun_s for other in self.started.values()):
             self.again_s = time.monotonic() + ROOM_S
             return
-        self.started[path] = Started(None, begun_s, begun_s)
+        self.started[path] = StartedShell(None, begun_s, begun_s)
         requests.fail(path, f"the job's remote shell ended with exit code {code}; its log may say why")
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
