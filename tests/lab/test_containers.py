@@ -105,7 +105,7 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
     assert said.returncode == 0 and set(outcomes.values()) == {"fits"}, said.stdout + said.stderr
     assert {"image-broken", "python-old", "torch-old", "training-missing", "image-architecture"} <= set(outcomes)
     wrong = builder.site("wrong-images.yaml", ", bind: [/no/such/folder]")
-    volta = (builder.home / wrong).read_text().replace("node:\n", "node:\n  architecture: sm_70\n  gpus: 1\n")
+    volta = (builder.home / wrong).read_text().replace("node:\n", "node:\n  architecture: sm_70\n  gpus: 2\n")
     (builder.home / wrong).write_text(volta)
     said = builder.place.torusrun("plan", "run.yaml", "--check", "--site", wrong, "--json")
     kinds = {f["kind"] for f in json.loads(said.stdout)["check"]["findings"] if f["severity"] == "error"}
