@@ -36,10 +36,7 @@ NEVER = float("inf")
 
 
 class Running:
-    """A running launcher. `asked` returns the attempt's end if it has to stop, else None; it is called often.
-
-    `here` is the host of this process.
-    """
+    """A running launcher."""
 
     def __init__(
         self,
@@ -47,11 +44,12 @@ class Running:
         run: RunFolder,
         attempt: Attempt,
         placement: Placement,
+        *,
         program: Program,
         launcher: subprocess.Popen[bytes],
-        asked: Callable[[], End | None],
+        asked: Callable[[], End | None],  # the attempt's end if it has to stop; called often
         stop_signal: signal.Signals,
-        here: str = "",
+        here: str = "",  # the host of this process
     ) -> None:
         self.here = here
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement

@@ -129,9 +129,16 @@ class Supervisor:
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason))
         hooks.started(self.folder, self.attempt.number, self.plan)
         running = Running(
-            self.plan, self.folder, self.attempt, placement, program, self._launched(starter, image), self._asked,
-            starter.stop_signal, self.here,
-        )  # fmt: skip
+            self.plan,
+            self.folder,
+            self.attempt,
+            placement,
+            program=program,
+            launcher=self._launched(starter, image),
+            asked=self._asked,
+            stop_signal=starter.stop_signal,
+            here=self.here,
+        )
         code = running.watch()
         if running.hang and not is_done(self.attempt):
             return running.hang
