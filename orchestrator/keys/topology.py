@@ -13,9 +13,8 @@ from torusrun.training.recipe.key import key, needed
 class Topology:
     """The switch of every node, by which ranks are ordered."""
 
-    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = needed(
-        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
-        "or infiniband (a file that ibnetdiscover wrote)"
+    source: Literal["names", "switches", "slurm", "pbs", "gridengine"] = needed(
+        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried)"
     )
     pattern: Annotated[str, LINE] = key(
         r"\D*(?P<number>\d+).*",
@@ -28,7 +27,7 @@ class Topology:
     attribute: Annotated[str, LINE] | None = key(
         None,
         "of pbs: the resource that names the switch, or a list of nested ones (default: switch); of gridengine: how "
-        "the names of racks' host groups begin (default: @rack); of slurm: a topology in topology.yaml (default: the "
+        "the names of racks' host groups begin (default: @rack); of slurm: a topology by its name (default: the "
         "cluster's)",
     )
     file: Annotated[str, LINE] | None = key(None, "a file with the output of the source, read in place of a query")

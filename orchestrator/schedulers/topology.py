@@ -12,13 +12,11 @@ from torusrun.orchestrator.keys.paths import expanded, read_bytes
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.place.cost.nccl import compute_capability
-from torusrun.orchestrator.place.hosts import by_name, infiniband
+from torusrun.orchestrator.place.hosts import by_name
 from torusrun.orchestrator.place.hosts.hostlist import expand, numbers
 from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType
 from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
 from torusrun.orchestrator.schedulers.client import asking
-from torusrun.orchestrator.schedulers.cluster_facts import Ask
-from torusrun.orchestrator.schedulers.traits import SwitchSource
 from torusrun.training.counted import counted
 
 LARGEST_BYTES = 100_000_000  # of a file that holds a topology
@@ -83,19 +81,14 @@ def _listed(topology: Topology, hosts: Sequence[str]) -> Tree:
     return Tree({name: expand(text) for name, text in topology.switches.items()})
 
 
-def _unasked(ask: Ask, attribute: str) -> str:
-    raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
-
-
 DESCRIBED = {"names": _by_name, "switches": _listed}  # by the site's own file
-FILES = {"infiniband": SwitchSource(lambda text, _: infiniband.tree(text), _unasked)}
 
 
 def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
     """The tree of the source; from a source that reads only names of hosts, it has only `hosts`. Raises SiteError."""
     if topology.source in DESCRIBED:
         return DESCRIBED[topology.source](topology, hosts)
-    source = FILES.get(topology.source) or schedulers.get(topology.source).cluster.switches
+    source = schedulers.get(topology.source).cluster.switches
     if source is None:
         raise SiteError(f"topology.source: {topology.source} reports no switches")
     attribute = topology.attribute or source.attribute

@@ -69,16 +69,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts in order and the switches above them. Raises SiteError if the switches are not a tree.
-
-    `ordered`: neighbours on a leaf are near each other, as on a ring.
-    """
+    """Hosts in order and the switches above them. Raises SiteError if the switches are not a tree."""
 
     node: NodeType
     hosts: tuple[Host, ...]
     switches: tuple[Switch, ...]
     source: str = field(default="", compare=False)
-    ordered: bool = False
 
     def __post_init__(self) -> None:
         for host in self.hosts:
@@ -106,12 +102,8 @@ class Cluster:
         return tuple(found.values())
 
     def in_order(self, names: Sequence[str]) -> tuple[Host, ...]:
-        """Each of the hosts once, by name or, if the cluster is ordered, by place. Raises SiteError as `only` does."""
-        found = self.only(sorted({*names}, key=by_numbers))
-        if not self.ordered:
-            return found
-        place = {host.name: i for i, host in enumerate(self.hosts)}
-        return tuple(sorted(found, key=lambda host: place[host.name]))
+        """Each of the hosts once, by name. Raises SiteError as `only` does."""
+        return self.only(sorted({*names}, key=by_numbers))
 
     def only(self, names: Sequence[str]) -> tuple[Host, ...]:
         """The hosts of these names, in that order; a domain that only one side has is ignored.

@@ -15,14 +15,10 @@ UPLINK_S = 1e-6  # latency of every uplink on a message's way, added to the netw
 
 @dataclass(frozen=True)
 class Tree:
-    """A topology: the hosts of every leaf switch, in order, and the parent of every switch that has one.
-
-    `ordered`: neighbours in this order are near each other, as on a ring.
-    """
+    """A topology: the hosts of every leaf switch, and the parent of every switch that has one."""
 
     leaves: Mapping[str, Sequence[str]]
     parents: Mapping[str, str] = field(default_factory=dict)
-    ordered: bool = False
 
 
 def cluster_of(
@@ -56,7 +52,7 @@ def cluster_of(
     known = {host.name for host in hosts} | {switch.name for switch in switches}
     if strange := [name for name in slow if name not in known]:
         raise SiteError(f"{source}: 'slow' names {', '.join(strange)}, which the topology does not have")
-    return Cluster(node, hosts, tuple(switches), source, tree.ordered)
+    return Cluster(node, hosts, tuple(switches), source)
 
 
 def _check_once(tree: Tree, source: str) -> None:

@@ -54,10 +54,10 @@ def rows(
 
 
 def by_switch(hosts: Sequence[str], cluster: Cluster) -> list[str]:
-    """The hosts leaf by leaf, within a leaf by name, or by place on a ring: as srun numbers tasks in Slurm 26.05.
+    """The hosts leaf by leaf, within a leaf by name: as srun numbers tasks in Slurm 26.05.
 
-    Its plug-ins rank hosts by the number of their leaf switch or block, and then by place; equal ranks keep the order
-    of the node table, which is that of names (topology_p_get_rank and _task_layout_topo, 26.05.3 [verified]).
+    Its plug-ins rank hosts by the number of their leaf switch or block; equal ranks keep the order of the node table,
+    which is that of names (topology_p_get_rank and _task_layout_topo, 26.05.3 [verified]).
     """
     place = {name: i for i, name in enumerate(cluster.switch)}
     return [host.name for host in sorted(cluster.in_order(hosts), key=lambda host: place[host.leaf])]

@@ -1,11 +1,10 @@
 """Reads PBS's lists, and the switch of every node, which is a resource of its vnodes.
 
-PBS's JSON is invalid if a value is `nan` or `.5`, so commands request text. A user's file may have either form.
+PBS's JSON is invalid if a value is `nan` or `.5`, so commands request text.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
@@ -38,15 +37,12 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
     return found
 
 
-def vnodes(text: str) -> dict[str, Mapping[str, str]]:
+def vnodes(text: str) -> dict[str, dict[str, str]]:
     """The attributes of every vnode by its name. Raises SiteError if `text` is not output of pbsnodes."""
-    read = _from_json(text) if text.lstrip().startswith("{") else records(text, "", " +")
-    found: dict[str, Mapping[str, str]] = {
-        name: values for name, values in read.items() if values
-    }  # a warning has none
-    if not found:
+    listed = {name: values for name, values in records(text, "", " +").items() if values}  # a warning has none
+    if not listed:
         raise SiteError(f"this is not the output of `{' '.join(COMMAND)}`: {text.strip()[:80]!r}")
-    return found
+    return listed
 
 
 def host(name: str, vnode: Mapping[str, str]) -> str:
@@ -62,7 +58,7 @@ def resources(vnode: Mapping[str, str]) -> dict[str, str]:
 def tree(text: str, resource: str) -> Tree:
     """The hosts by the switches in their resource `resource`, for example `switch`.
 
-    Raises SiteError if no host has it, naming the existing resources, if the text has neither form, or if switches
+    Raises SiteError if no host has it, naming the existing resources, if the text is something else, or if switches
     share only some of their hosts.
     """
     below: dict[str, dict[str, None]] = {}  # the hosts below each switch
@@ -99,18 +95,6 @@ def _nested(below: Mapping[str, Mapping[str, None]]) -> Tree:
             leaves[switch] = own
         top |= dict.fromkeys(hosts, switch)
     return Tree(dict(sorted(leaves.items())), parents)
-
-
-def _from_json(text: str) -> dict[str, dict[str, str]]:
-    try:
-        nodes = json.loads(text)["nodes"].items()
-        return {
-            name: {RESOURCE + key: str(value) for key, value in node["resources_available"].items()}
-            for name, node in nodes
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        command = " ".join(COMMAND)
-        raise SiteError(f"this is not JSON of pbsnodes: {error!r}; save what `{command}` prints instead") from None
 
 
 SWITCHES = SwitchSource(tree, lambda ask, _: ask(COMMAND), SWITCH)
