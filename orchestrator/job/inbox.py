@@ -50,7 +50,7 @@ def keep(run: RunFolder, attempt: Attempt, plan: Plan) -> State:
         checked = supervisor.run(job)
         if checked.state is not State.COMPLETED:
             return checked
-        with of_node(attempt, *ordered(attempt), supervisor.here, cores=os.sched_getaffinity(0)):
+        with of_node(attempt, ordered(attempt)[1], supervisor.here, os.sched_getaffinity(0)):
             inbox = Inbox(run, attempt, supervisor.plan, allocation.idle_limit_s(run), began_s + plan.run.time_s)
             afterwards.callback(inbox.remove_copies)
             return inbox.keep()

@@ -124,7 +124,7 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
             from torusrun.training.checkpoint import node_memory
 
             node_memory.remove_overdue(time.time())
-            watched.enter_context(of_node(attempt, rank.order, rank.placement, rank.slot.host, cores=cores))
+            watched.enter_context(of_node(attempt, rank.placement, rank.slot.host, cores))
         return RankProgram(child, rank, times).wait()
 
 

@@ -1,4 +1,4 @@
-"""How busy the cores of a job are, from /proc/stat, and how many processes of the node are ready to run."""
+"""How busy the cores of a job are, from /proc/stat."""
 
 from __future__ import annotations
 
@@ -34,8 +34,3 @@ def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
             total += sum(ticks)
             worked += sum(ticks) - sum(ticks[n] for n in IDLE if n < len(ticks))
     return CpuTime(worked, total)
-
-
-def load_average(loadavg: str) -> float:
-    """The mean number of processes that ran or were ready to run in the last minute. Raises ValueError."""
-    return float(loadavg.partition(" ")[0])

@@ -9,20 +9,10 @@ from typing import Annotated
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.typed import read_record
-from torusrun.training.recipe.key import Limits, Pattern
+from torusrun.training.recipe.key import Limits
 
 Amount = Annotated[float, Limits(at_least=0)]
 Count = Annotated[int, Limits(at_least=0)]
-Name = Annotated[str, Pattern("a name of at most 64 characters", r".{,64}")]
-
-
-@dataclass(frozen=True)
-class NetworkLoad:
-    """The traffic of a network interface, or of a port of an InfiniBand adapter."""
-
-    name: Name
-    in_bytes_per_s: Amount
-    out_bytes_per_s: Amount
 
 
 @dataclass(frozen=True)
@@ -67,17 +57,15 @@ class NodeLoad:
     """A node at `at_s` by its own clock: means since the previous record, which is `every_s` older.
 
     `busy` is the share of time in which the `cores` of the job worked. Memory is the job's if the job has a limit, else
-    the node's, without cached files. `load` is the node's load average over one minute.
+    the node's, without cached files.
     """
 
     at_s: Amount
     every_s: Amount
     cores: Count
     busy: Amount | None = None
-    load: Amount | None = None
     memory_bytes: Amount | None = None
     memory_total_bytes: Amount | None = None
-    links: tuple[NetworkLoad, ...] = ()
     gpus: tuple[GpuLoad, ...] = ()
     ranks: tuple[RankSteps, ...] = ()
 
