@@ -1,15 +1,11 @@
-"""Stacks of a program that writes none itself, and the request to PyTorch's flight recorder."""
+"""Stacks of a program that writes none itself."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
 from torusrun.orchestrator.job.hangs.hang import stack
 from torusrun.orchestrator.job.ranks import stacks
 
@@ -56,19 +52,3 @@ def test_py_spy_is_used_if_it_is_there_and_ended_if_it_hangs(
     monkeypatch.setattr(stacks, "PY_SPY_S", 0.5 if "sleep" in does else 60.0)
     assert stacks.by_py_spy(598, log) is (frames > 0)
     assert len(stack(log.read_text().splitlines())) == frames
-
-
-def test_a_flight_recorder_with_a_pipe_is_asked(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "dump3.pipe")
-    reader = os.open(tmp_path / "dump3.pipe", os.O_RDONLY | os.O_NONBLOCK)
-    wait = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
-    environment = {**os.environ, stacks.PIPE: str(tmp_path / "dump")}
-    with subprocess.Popen(wait, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
-        assert program.stdin and program.stdout and program.stdout.readline()
-        stacks.ask_flight_recorder(program.pid, 3)
-        until(lambda: os.read(reader, 9) == b"1\n", "the request")
-        stacks.ask_flight_recorder(program.pid, 4)
-        os.close(reader)
-        stacks.ask_flight_recorder(program.pid, 3)  # nobody reads: it must not wait
-        program.stdin.close()
-    stacks.ask_flight_recorder(program.pid, 3)

@@ -75,7 +75,6 @@ class RankProgram:
         """Record where the program is, for the supervisor."""
         program = self._program()
         shown = self.program.shows_stack or stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
-        stacks.ask_flight_recorder(program, self.rank)
         disk, work, state = proc.waits_for_disk(program), proc.work_of(program), proc.state_of(program)
         if work.stopped and state == "S":  # a shell that waits for it
             state = "T"
