@@ -15,22 +15,13 @@ from torusrun.orchestrator.run.folder.events import NetworkChosen
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 
 HEAD_BYTES = 256 * 1024  # more of the log is not read
-SAID = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")
-# Versions before 2.5 log only the devices they found, and always the sockets of their first contact.
-ADAPTERS = re.compile(r"NCCL INFO NET/IB : Using \[")
-NO_ADAPTERS = re.compile(r"NCCL WARN Failed to open libibverbs|NCCL INFO NET/IB : No device found")
-SOCKETS = re.compile(r"NCCL INFO NET/Socket : Using \[")
+CHOSEN = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")  # since NCCL 2.5
 
 
 def chosen(text: str) -> str | None:
     """The network that NCCL chose, as a log shows: IB, Socket or a plug-in's name; None if the log has none yet."""
-    if said := SAID.search(text):
-        return said[1].strip()
-    if ADAPTERS.search(text):
-        return "IB"
-    if (without := NO_ADAPTERS.search(text)) and SOCKETS.search(text, without.end()):
-        return "Socket"
-    return None
+    line = CHOSEN.search(text)
+    return line[1].strip() if line else None
 
 
 class NetworkWatch:
