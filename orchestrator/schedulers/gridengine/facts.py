@@ -33,9 +33,7 @@ ENVIRONMENTS = ("qconf", "-spl")
 ENVIRONMENT = ("qconf", "-sp")
 HOSTS = ("qhost", "-xml")
 GPUS = ("qhost", "-F", "gpu")
-HOST = ("qconf", "-se")
 GPU = re.compile(r"(?:^|\s)([a-z]{2}):gpu=(\d+(?:\.0*)?)(?=\s|,|$)")  # hc:gpu=2.000000
-MOST_ASKED = 50  # hosts, each with a command
 RESOURCES = ("qconf", "-sc")
 PROJECTS = ("qconf", "-sprjl")
 CONFIGURATION = ("qconf", "-sconf")
@@ -46,8 +44,8 @@ RACK = "@rack"  # how the names of racks' host groups begin, unless topology.att
 def describe(ask: Ask) -> ClusterFacts:
     """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
     found, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
-    of_host, remarks = all_gpus(ask, gpus(listed))
-    hosts = {name: replace(kind, gpus=of_host.get(name, 0)) for name, kind in hosts.items()}
+    of_host = gpus(listed)
+    hosts = {name: replace(kind, gpus=of_host.get(name, ("", 0))[1]) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
     environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
     configuration = records(optional(ask, CONFIGURATION))
@@ -69,7 +67,7 @@ def describe(ask: Ask) -> ClusterFacts:
             "accounts": " ".join(PROJECTS),
             "environments": " ".join(ENVIRONMENT),
         },
-        remarks=(*remarks, *_not_understood(listed)),
+        remarks=(*_in_use(of_host), *_not_understood(listed)),
     )
 
 
@@ -123,41 +121,24 @@ def slots(text: str) -> int:
 
 
 def gpus(text: str) -> dict[str, tuple[str, int]]:
-    """The resource gpu of every host in `qhost -F gpu`: its letters (hc: what it has left, qhost(1)) and number."""
+    """The resource gpu of every host in `qhost -F gpu`: its letters (hc: what it has left, qhost(1)) and number.
+
+    A consumable of the whole cluster (gc) says nothing of a host.
+    """
     found, host = {}, ""
     for line in text.splitlines():
         if match := GPU.search(line):
-            found[host] = (match[1], int(float(match[2])))
+            if not match[1].startswith("g"):
+                found[host] = (match[1], int(float(match[2])))
         elif re.match(r"[A-Za-z0-9]", line):
             host = line.split()[0]
     return found
 
 
-def all_gpus(ask: Ask, listed: Mapping[str, tuple[str, int]]) -> tuple[dict[str, int], list[str]]:
-    """(the GPUs of every host, remarks). Of a consumable, qhost tells what is left, the host's record all.
-
-    A consumable of the whole cluster (gc) says nothing of a host.
-    """
-    found = {host: number for host, (_, number) in listed.items() if host != "global"}
-    consumed = [host for host in found if listed[host][0].endswith("c")]
-    answers = {host: optional(ask, [*HOST, host]) for host in consumed[:MOST_ASKED]}
-    whole = {host: number for host, text in answers.items() if (number := capacity(text)) is not None}
-    remarks = []
-    if unknown := [host for host in consumed if host not in whole]:
-        remarks.append(
-            f"`{' '.join(GPUS)}` tells only how many GPUs of {first_of(unknown)} are free now, and "
-            f"`{' '.join(HOST)} {unknown[0]}` not how many there are: check node.gpus"
-        )
-    return {**found, **whole}, remarks
-
-
-def capacity(text: str) -> int | None:
-    """The GPUs that `qconf -se HOST` gives the host, as in gpu=4 or gpu=2(0 1); None if it does not say."""
-    (record, *_) = [*records(text), {}]
-    values = re.split(r",(?![^(]*\))", record.get("complex_values", ""))
-    own = next((value for name, _, value in (word.strip().partition("=") for word in values) if name == "gpu"), "0")
-    match = re.fullmatch(r"(\d+)(?:\.0*)?(?:\(.*\))?", own)
-    return int(match[1]) if match and "complex_values" in record else None
+def _in_use(listed: Mapping[str, tuple[str, int]]) -> Iterator[str]:
+    """That jobs may use some of the GPUs of hosts whose number is what they have left."""
+    if consumed := [host for host, (letters, _) in listed.items() if letters.endswith("c")]:
+        yield f"`{' '.join(GPUS)}` tells only how many GPUs of {first_of(consumed)} are free now: check node.gpus"
 
 
 def _not_understood(listed: str) -> Iterator[str]:
