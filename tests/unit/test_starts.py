@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
@@ -133,19 +133,6 @@ def test_without_a_place_every_process_asks(client: Client, monkeypatch: pytest.
     assert answers.starts(client, ["1"]) and answers.starts(client, ["1"]) and count(client) == 2
 
 
-def test_equal_requests_share_an_answer_before_their_submission(client: Client, tmp_path: Path) -> None:
-    request = Request("x", 2, 1, 1, 0, None, 60.0, None, None, tmp_path / "out", tmp_path / "err")
-    for name in ("x", "y"):
-        found = answers.start_before_submission(client, "script", replace(request, name=name, stdout=tmp_path / name))
-        assert found == START.timestamp()
-    assert count(client) == 1
-    answers.start_before_submission(client, "script", replace(request, nodes=4))
-    assert count(client) == 2
-    assert answers.starts(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
-    with pytest.raises(UserError, match="cannot check a job"):
-        answers.start_before_submission(Client(PBS(), 10.0), "script", request)
-
-
 def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
     assert not answers.starts(replace(client, until_s=time.monotonic() - 1.0), ["1"])
     assert count(client) == 0
@@ -256,7 +243,7 @@ def test_a_plan_asks_when_its_job_would_start_and_nothing_is_submitted(
     for _ in range(2):
         rows = planned(capsys, str(home / "run.yaml"), "--ask")
         assert rows["start"] == "about 2026-11-21 00:36, by the scheduler's estimate"
-    assert (home / "asked").read_text() == "--test-only\n" and not (home / "runs").exists()
+    assert (home / "asked").read_text() == "--test-only\n" * 2 and not (home / "runs").exists()
     assert main(["plan", str(home / "run.yaml"), "--ask", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["starts_s"] == START.timestamp()
     slurm.program("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")

@@ -95,11 +95,11 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
 def _start(planned: Plan) -> float | None:
     """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
     from torusrun.orchestrator.run.attempts.submit import proposed
-    from torusrun.orchestrator.schedulers import answers, client
+    from torusrun.orchestrator.schedulers import client
 
     shared_arguments.here(planned.site, "plan --ask")
     request, script = proposed(planned)
-    return answers.start_before_submission(client.of(planned.site), script, request)
+    return client.of(planned.site).estimated_start(script, request)
 
 
 def _sweep(args: argparse.Namespace) -> int:
