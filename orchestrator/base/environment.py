@@ -107,3 +107,13 @@ def belongs_to_outer(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _without(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in KEPT or not name.startswith(prefixes)}
+
+
+def user_name() -> str:
+    """The user's name from the variables or the password database; the number of the user if neither has one."""
+    import getpass  # few verbs need it
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # OSError since Python 3.13
+        return str(os.getuid())

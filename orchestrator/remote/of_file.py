@@ -14,10 +14,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import is_quiet, warn
-from torusrun.orchestrator.base.user import user_name
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load, load_site, site_file
 from torusrun.orchestrator.keys.run import NO_CODE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.private import UMASK
-from torusrun.orchestrator.base.render.environment import Text, render, word
+from torusrun.orchestrator.base.templates import Text, render, word
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.software import PROGRAMS, Software

@@ -22,8 +22,8 @@ from tests.unit.terminals import Terminal, bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from tests.unit.test_views_watch import VIEWS
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.keys import keys
-from torusrun.orchestrator.base.terminal.width import display_width
+from torusrun.orchestrator.base.terminal.output import keys
+from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.allocation import KeeperState
 from torusrun.orchestrator.run.folder.node_load import GpuLoad, NodeLoad, RankSteps

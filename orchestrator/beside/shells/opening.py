@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import STANDARD, Streams
-from torusrun.orchestrator.base.terminal.raw import raw
+from torusrun.orchestrator.base.terminal.output import raw
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
 from torusrun.orchestrator.job.wire import request as requests
 from torusrun.orchestrator.job.wire.connection import (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base import command_line
-from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.run.folder import checkout
 from torusrun.orchestrator.run.folder.checkout import Checkout

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.user import user_name
 from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
 from torusrun.orchestrator.schedulers.slurm import topology
 

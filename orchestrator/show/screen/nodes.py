@@ -8,8 +8,7 @@ from statistics import fmean, median
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.base.terminal.width import cut
+from torusrun.orchestrator.base.terminal.plain import cut, plain
 from torusrun.orchestrator.run.folder.node_load import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.state.pace import short
