@@ -21,7 +21,7 @@ from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.place.placement.binding import bind
 from torusrun.orchestrator.place.placement.mapping import Placement, misplaced
 from torusrun.orchestrator.run.folder import claim

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 

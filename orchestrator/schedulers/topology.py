@@ -12,10 +12,9 @@ from torusrun.orchestrator.keys.paths import expanded, read_bytes
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.place.cost.nccl import compute_capability
-from torusrun.orchestrator.place.hosts import by_name
+from torusrun.orchestrator.place.hosts import model
 from torusrun.orchestrator.place.hosts.hostlist import expand, numbers
-from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType
-from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType, Tree, cluster_of
 from torusrun.orchestrator.schedulers.client import asking
 from torusrun.training.counted import counted
 
@@ -74,7 +73,7 @@ def node_type(node: Node) -> NodeType:
 
 
 def _by_name(topology: Topology, hosts: Sequence[str]) -> Tree:
-    return by_name.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
+    return model.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
 
 
 def _listed(topology: Topology, hosts: Sequence[str]) -> Tree:

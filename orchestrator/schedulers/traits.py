@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:  # `status` needs none of these
     from torusrun.orchestrator.base.process import Finished
-    from torusrun.orchestrator.place.hosts.tree import Tree
+    from torusrun.orchestrator.place.hosts.model import Tree
     from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
 
 T = TypeVar("T")

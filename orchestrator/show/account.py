@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.shown.numbers import ms
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import INDENT, plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.state.account import USES, Account
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.run.state.pace import duration

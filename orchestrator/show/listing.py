@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.shown.numbers import number, percent, steps, wit
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import number_of

@@ -14,10 +14,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.place.hosts.by_name import racks
 from torusrun.orchestrator.place.hosts.hostlist import numbers
-from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType
-from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType, Tree, cluster_of, racks
 from torusrun.orchestrator.place.placement.binding import bindings, share
 from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import topology as profile

@@ -25,7 +25,7 @@ from torusrun.orchestrator.nodes.preflight.gpus import Gpus
 from torusrun.orchestrator.nodes.preflight.machine import machine
 from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode
 from torusrun.orchestrator.nodes.preflight.ports import ports
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.meeting.addresses import RendezvousError, listen

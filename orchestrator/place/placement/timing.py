@@ -7,7 +7,7 @@ every ring passes chunks around, d - 1 hops each, once to reduce or to gather, t
     its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
 
 A message between hosts uses the slower of their two links and every uplink on its way; one within a node uses the
-intra-node link. NCCL's trees load uplinks by their edges (`double_tree`), and a host's link with twice the bytes.
+intra-node link. NCCL's trees load uplinks by their edges (phases.edges), and a host's link with twice the bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from torusrun.orchestrator.place.cost import double_tree
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime, Backend
-from torusrun.orchestrator.place.cost.phases import PhaseLinks, TreeLinks
+from torusrun.orchestrator.place.cost.phases import PhaseLinks, TreeLinks, edges
 from torusrun.orchestrator.place.cost.shapes import divisors
 from torusrun.orchestrator.place.hosts.model import Cluster
-from torusrun.orchestrator.place.placement.fabric import fabric
-from torusrun.orchestrator.place.placement.load import loads_on
+from torusrun.orchestrator.place.placement.fabric import fabric, loads_on
 from torusrun.orchestrator.place.placement.rings import Flows, Rings
 
 
@@ -174,7 +172,7 @@ class _Hops:
             runs = [(position, len(list(run))) for position, run in groupby(ring)]
             nodes = [position for position, _ in runs]
             chain, most = max(chain, *(length for _, length in runs)), max(most, len(nodes))
-            for child, parent in double_tree.edges(len(nodes)):
+            for child, parent in edges(len(nodes)):
                 a, b = nodes[child], nodes[parent]
                 flows[a, b] += count * share / 2
                 flows[b, a] += count * share / 2

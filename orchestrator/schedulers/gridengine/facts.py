@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.place.hosts.tree import Tree
+from torusrun.orchestrator.place.hosts.model import Tree
 from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,

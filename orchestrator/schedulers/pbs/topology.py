@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.place.hosts.model import Tree
 from torusrun.orchestrator.place.hosts.same_host import same_host
-from torusrun.orchestrator.place.hosts.tree import Tree
 from torusrun.orchestrator.schedulers.traits import SwitchSource
 
 COMMAND = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources

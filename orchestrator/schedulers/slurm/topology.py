@@ -12,7 +12,7 @@ import re
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.hostlist import expand
-from torusrun.orchestrator.place.hosts.tree import Tree
+from torusrun.orchestrator.place.hosts.model import Tree
 from torusrun.orchestrator.schedulers.cluster_facts import Ask
 from torusrun.orchestrator.schedulers.traits import SwitchSource
 

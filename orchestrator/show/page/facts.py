@@ -17,7 +17,7 @@ from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.forecast.forecast import Forecast
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
 from torusrun.orchestrator.run.folder.events import Event

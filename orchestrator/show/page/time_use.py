@@ -10,7 +10,7 @@ from torusrun.orchestrator.base.shown import svg
 from torusrun.orchestrator.base.shown.numbers import moment, ms
 from torusrun.orchestrator.base.templates import Markup
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.node_load import RankSteps

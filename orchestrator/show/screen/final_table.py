@@ -12,7 +12,7 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.keys.paths import home
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.record import TAIL_BYTES
