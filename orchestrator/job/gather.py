@@ -28,8 +28,7 @@ from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind, kind_of
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, last_error, read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.schedulers.launchers import FAMILIES
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import FAMILIES, Words
 from torusrun.orchestrator.schedulers.remote_shell import FAILED
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 from torusrun.training.reporting.events import STEP

@@ -50,7 +50,7 @@ from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import dependencies
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 
 LOOK_S = 2.0  # between looks for a newer attempt
 

@@ -22,7 +22,7 @@ from torusrun.orchestrator.run.folder.end_words import ended, later, listed
 from torusrun.orchestrator.run.folder.how_ended import NEAR, How
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import Words
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory

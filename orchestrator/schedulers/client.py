@@ -20,8 +20,7 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserErro
 from torusrun.orchestrator.base.process import NoAnswer, Streams
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.keys.paths import state_folder
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.traits import Query
+from torusrun.orchestrator.schedulers.interface import Query, Request, Scheduler
 
 if TYPE_CHECKING:  # `status` needs none of these
     from torusrun.orchestrator.keys.site import Site

@@ -31,7 +31,7 @@ SCHEDULERS_COMMANDS = {
     "after_loss_command", "cancel_tasks_command", "leave_out_command", "query_facts",
     "query_hosts", "shell_command",
 }  # fmt: skip
-CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]
+CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "interface.py")]
 GATEWAY = {"process.module", "process.program", "process.bare_program", "process.script"}
 EXAMPLES = {"tokens.py", "x.py", "annotations.md"}  # of a user, of OCI's specification
 TRACKED = [

@@ -22,8 +22,8 @@ from torusrun.orchestrator.beside.shells.addresses import network
 from torusrun.orchestrator.job.wire import request
 from torusrun.orchestrator.job.wire.request import ShellRequest
 from torusrun.orchestrator.job.wire.starting import ShellStarter
+from torusrun.orchestrator.schedulers.interface import Reach
 from torusrun.orchestrator.schedulers.local.scheduler import Local
-from torusrun.orchestrator.schedulers.traits import Reach
 
 OPEN = (
     "import sys; from pathlib import Path; from torusrun.orchestrator.beside.shells.opening import open_shell\n"

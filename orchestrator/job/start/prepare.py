@@ -20,7 +20,7 @@ from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.orchestrator.schedulers.topology import node_type
 
 

@@ -23,7 +23,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     size_bytes,
 )
 from torusrun.orchestrator.schedulers.gridengine.states import xml
-from torusrun.orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.schedulers.interface import SwitchSource
 from torusrun.training.counted import first_of
 
 VERSION = ("qstat", "-help")

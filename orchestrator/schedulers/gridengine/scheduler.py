@@ -11,8 +11,16 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.schedulers.gridengine import facts, states
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    JobScript,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
 from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 from torusrun.training.counted import counted
 

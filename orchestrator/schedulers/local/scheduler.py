@@ -16,9 +16,17 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, optional
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    JobScript,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
 from torusrun.orchestrator.schedulers.local.sessions import found
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")

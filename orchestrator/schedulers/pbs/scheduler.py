@@ -14,9 +14,17 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    JobScript,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
 from torusrun.orchestrator.schedulers.pbs import facts, states, topology
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
 from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)

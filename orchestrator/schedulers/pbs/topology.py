@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.model import Tree
 from torusrun.orchestrator.place.hosts.same_host import same_host
-from torusrun.orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.schedulers.interface import SwitchSource
 
 COMMAND = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources
 RESOURCE = "resources_available."

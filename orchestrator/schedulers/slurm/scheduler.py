@@ -10,9 +10,16 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.place.hosts.hostlist import expand
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
 from torusrun.orchestrator.schedulers.slurm import facts, states, topology
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
 from torusrun.orchestrator.schedulers.words import directives, printed_id
 
 OTHER_CLUSTER = re.compile(r"\s*(-M|--cl(u(s(t(e(rs?)?)?)?)?)?([=\s]|$))")  # getopt_long takes abbreviations, too

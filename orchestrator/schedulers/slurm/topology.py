@@ -14,7 +14,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.place.hosts.model import Tree
 from torusrun.orchestrator.schedulers.cluster_facts import Ask
-from torusrun.orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.schedulers.interface import SwitchSource
 
 COMMAND = ("scontrol", "show", "topology")
 UNITS = ("blockname", "ringname", "torusname")  # each is a leaf switch to the model
