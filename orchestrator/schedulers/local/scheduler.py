@@ -26,7 +26,7 @@ from torusrun.orchestrator.schedulers.interface import (
     Traits,
     Variables,
 )
-from torusrun.orchestrator.schedulers.local.sessions import found
+from torusrun.orchestrator.schedulers.local.sessions import states
 
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")
@@ -92,9 +92,8 @@ class Local(Scheduler):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         files = (script, script.parent / request.stdout, script.parent / request.stderr)
         after = (*request.after, *request.after_any)
-        return process.module(
-            sys.executable, "torusrun.orchestrator.schedulers.local.detach", *files, request.called, *after
-        )
+        module = "torusrun.orchestrator.schedulers.local.sessions"
+        return process.module(sys.executable, module, *files, request.called, *after)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):
@@ -103,7 +102,7 @@ class Local(Scheduler):
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         command = ["sh", "-c", "cat /proc/[0-9]*/stat 2> /dev/null", "torusrun", *job_ids]
-        return Query(command, lambda said: found(said.stdout, job_ids))
+        return Query(command, lambda said: states(said.stdout.splitlines(), job_ids))
 
     def find_query(self, token: str) -> Query[list[str]]:
         command = ["pgrep", "--full", "--euid", str(os.geteuid()), f"/jobs?[.]sh {re.escape(token)}( |$)"]
