@@ -20,8 +20,8 @@ from torusrun.orchestrator.place.placement.binding import bindings, share
 from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import topology as profile
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine
-from torusrun.orchestrator.schedulers.pbs import topology as pbs
-from torusrun.orchestrator.schedulers.slurm import topology as slurm
+from torusrun.orchestrator.schedulers.pbs import facts as pbs
+from torusrun.orchestrator.schedulers.slurm import facts as slurm
 from torusrun.orchestrator.schedulers.topology import expected
 
 RECORDED = Path(__file__).parent / "recorded" / "topology"

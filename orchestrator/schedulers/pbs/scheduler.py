@@ -24,7 +24,7 @@ from torusrun.orchestrator.schedulers.interface import (
     Traits,
     Variables,
 )
-from torusrun.orchestrator.schedulers.pbs import facts, states, topology
+from torusrun.orchestrator.schedulers.pbs import facts, states
 from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
@@ -80,7 +80,7 @@ class PBS(Scheduler):
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
     script = JobScript((OWN_COMMANDS, OWN_HOST, KEPT), sends_output=True)
-    cluster = ClusterQueries(("pbsnodes",), _facts, topology.SWITCHES)
+    cluster = ClusterQueries(("pbsnodes",), _facts, facts.SWITCHES)
     # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI support PBS, and few sites allow ssh.
     reach = Reach(remote_command=_remote, for_every_mpi=True)
 

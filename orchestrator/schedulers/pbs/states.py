@@ -15,7 +15,7 @@ from signal import Signals
 
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State, Status, never_starts
-from torusrun.orchestrator.schedulers.pbs.topology import records
+from torusrun.orchestrator.schedulers.pbs.facts import records
 from torusrun.training.counted import first_of
 
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jobs; the others are reported

@@ -19,7 +19,7 @@ from torusrun.orchestrator.schedulers.interface import (
     Traits,
     Variables,
 )
-from torusrun.orchestrator.schedulers.slurm import facts, states, topology
+from torusrun.orchestrator.schedulers.slurm import facts, states
 from torusrun.orchestrator.schedulers.words import directives, printed_id
 
 OTHER_CLUSTER = re.compile(r"\s*(-M|--cl(u(s(t(e(rs?)?)?)?)?)?([=\s]|$))")  # getopt_long takes abbreviations, too
@@ -67,7 +67,7 @@ class Slurm(Scheduler):
         has_arrays=True,
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
-    cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES, facts.hosts)
+    cluster = ClusterQueries(("sinfo",), facts.describe, facts.SWITCHES, facts.hosts)
     reach = Reach(_shell, _remote, _broadcast)
 
     def directives(self, request: Request) -> list[str]:

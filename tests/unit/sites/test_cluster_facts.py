@@ -21,7 +21,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue, dura
 from torusrun.orchestrator.schedulers.gridengine import facts
 from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
-from torusrun.orchestrator.schedulers.pbs.topology import vnodes
+from torusrun.orchestrator.schedulers.pbs.facts import vnodes
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 
 
