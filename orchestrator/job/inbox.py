@@ -26,7 +26,7 @@ from torusrun.orchestrator.job.start.launch_order import ordered
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.job.turns import Turn, Turns
-from torusrun.orchestrator.job.wire.starting import starter
+from torusrun.orchestrator.job.wire.request import starter
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState

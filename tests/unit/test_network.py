@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.job.nccl_network import HEAD_BYTES, NetworkWatch, chosen
+from torusrun.orchestrator.job.relay import HEAD_BYTES, NetworkWatch, chosen
 from torusrun.orchestrator.job.start.launch_order import told_network
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import NetworkChosen, Started, Submitting

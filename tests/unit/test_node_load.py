@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.unit.clock import Clock
 from tests.waiting import until
-from torusrun.orchestrator.job.load import cores, gpus, monitor
+from torusrun.orchestrator.job.load import gpus, monitor
 from torusrun.orchestrator.job.load.monitor import Look, Monitor, look
 from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold
 from torusrun.orchestrator.job.ranks.beginning import LeftBehind
@@ -47,12 +47,12 @@ def node(tmp_path: Path) -> Path:
 
 def test_the_share_of_time_in_which_the_cores_of_a_job_worked() -> None:
     stat = (RECORDED / "proc/stat").read_text()
-    second = cores.cpu_time(stat, {1})
-    assert second == cores.CpuTime(
+    second = monitor.cpu_time(stat, {1})
+    assert second == monitor.CpuTime(
         34477 + 79644 + 114141 + 1042 + 144, 34477 + 79644 + 114141 + 105680 + 604 + 1042 + 144
     )
-    assert cores.cpu_time(stat, {0, 1}).all == cores.cpu_time(stat, {0}).all + second.all
-    assert cores.CpuTime(130, 400).share(cores.CpuTime(100, 300)) == 0.3
+    assert monitor.cpu_time(stat, {0, 1}).all == monitor.cpu_time(stat, {0}).all + second.all
+    assert monitor.CpuTime(130, 400).share(monitor.CpuTime(100, 300)) == 0.3
     assert second.share(second) is None
 
 

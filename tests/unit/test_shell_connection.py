@@ -20,8 +20,7 @@ from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.beside.shells import opening
 from torusrun.orchestrator.beside.shells.addresses import network
 from torusrun.orchestrator.job.wire import request
-from torusrun.orchestrator.job.wire.request import ShellRequest
-from torusrun.orchestrator.job.wire.starting import ShellStarter
+from torusrun.orchestrator.job.wire.request import ShellRequest, ShellStarter
 from torusrun.orchestrator.schedulers.interface import Reach
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 

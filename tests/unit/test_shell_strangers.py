@@ -24,8 +24,18 @@ from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells import addresses, program
 from torusrun.orchestrator.job.wire import request
-from torusrun.orchestrator.job.wire.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
-from torusrun.orchestrator.job.wire.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
+from torusrun.orchestrator.job.wire.connection import (
+    CALLED,
+    CALLING,
+    HEAD,
+    MAC_BYTES,
+    MOST_LINKS,
+    NONCE_BYTES,
+    Broken,
+    Connection,
+    Frame,
+    Proofs,
+)
 from torusrun.orchestrator.job.wire.request import ShellRequest
 
 LIMIT_S = 60.0
@@ -178,7 +188,7 @@ def test_who_relays_the_proof_cannot_change_what_the_program_writes(tmp_path: Pa
 def sides(called_key: bytes, calling_key: bytes) -> Iterator[tuple[Proofs, Proofs, int]]:
     """Both sides of a proof, and the port of the called one."""
     with (
-        socket.create_server(("", 0), backlog=MOST) as listener,
+        socket.create_server(("", 0), backlog=MOST_LINKS) as listener,
         Proofs(called_key, CALLED) as called,
         Proofs(calling_key, CALLING) as calling,
     ):
@@ -250,11 +260,11 @@ def test_silent_strangers_do_not_keep_the_job_out(tmp_path: Path) -> None:
 
 def test_more_strangers_than_there_is_room_for_give_way() -> None:
     with sides(b"k" * 32, b"k" * 32) as (called, calling, port), contextlib.ExitStack() as strangers:
-        for _ in range(MOST + 3):
+        for _ in range(MOST_LINKS + 3):
             strangers.enter_context(socket.create_connection(("127.0.0.1", port)))
             called.step(LIMIT_S)
         calling.call("127.0.0.1", port)
-        assert all(stepped(called, calling)) and len(called.waiting) < MOST
+        assert all(stepped(called, calling)) and len(called.waiting) < MOST_LINKS
 
 
 def test_the_opening_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

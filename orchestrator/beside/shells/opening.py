@@ -21,16 +21,18 @@ from torusrun.orchestrator.base.terminal.output import raw
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
 from torusrun.orchestrator.job.wire import request as requests
 from torusrun.orchestrator.job.wire.connection import (
+    CALLED,
     CHUNK_BYTES,
     CODE,
     LOOK_S,
+    MOST,
     SIZE,
     Broken,
     Connection,
     Frame,
+    Proofs,
     written,
 )
-from torusrun.orchestrator.job.wire.proof import CALLED, MOST, Proofs
 from torusrun.orchestrator.job.wire.request import ShellRequest
 
 ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else

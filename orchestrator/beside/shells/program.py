@@ -22,8 +22,17 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells.addresses import ways
 from torusrun.orchestrator.job.wire import request as requests
-from torusrun.orchestrator.job.wire.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
-from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
+from torusrun.orchestrator.job.wire.connection import (
+    CALLING,
+    CHUNK_BYTES,
+    CODE,
+    LOOK_S,
+    SIZE,
+    Connection,
+    Frame,
+    Proofs,
+    written,
+)
 from torusrun.orchestrator.job.wire.request import ShellRequest
 
 OPENING_S = 20.0  # to connect and prove, over all addresses together

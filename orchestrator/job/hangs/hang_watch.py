@@ -1,6 +1,6 @@
 """Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end.
 
-The signs of progress are small files that ranks, their wrappers and the relay write.
+It records slow ranks, too. The signs of progress are small files that ranks, their wrappers and the relay write.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torusrun.orchestrator.job import gather
 from torusrun.orchestrator.job.gather import RankRecords
 from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent, symptom
 from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, REPORTS, UNKNOWN, Patience, Sign, Symptom
+from torusrun.orchestrator.job.load.monitor import LEAST_S, MOST_PER_S
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import attempt_folders, ledger, metrics
 from torusrun.orchestrator.run.folder.beat import Beat
@@ -27,6 +28,7 @@ from torusrun.orchestrator.run.folder.records import NO_ROOM, End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state.pace import step_s
+from torusrun.orchestrator.run.state.slow import Slow, slow
 from torusrun.training.reporting.heartbeat import STEPS
 
 ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
@@ -37,6 +39,7 @@ PULSES = 5  # that a silent host has left out, at least
 MOST_NODES = 50  # whose records are read in a pause
 LARGEST_WORD_BYTES = 256
 OTHER_WORK = "other work"  # that the program announced by a word
+CONFIRMED = 2  # looks that must agree on the slow ranks
 
 
 class HangWatch:
@@ -216,3 +219,36 @@ def size(path: Path) -> int:
         return status(path).st_size
     except OSError:
         return 0
+
+
+class SlowWatch:
+    """Reads the records as often as they are written, and keeps `ranks/slow.json`, which `status` reads."""
+
+    def __init__(self, attempt: Attempt, placement: Placement) -> None:
+        self._attempt = attempt
+        self._first = {slot.host: slot.rank for slot in placement.slots if slot.local_rank == 0}
+        self._every_s = max(LEAST_S, len(self._first) / MOST_PER_S)
+        self._due_s = 0.0
+        self._agreed, self._seen = 0, frozenset[int]()
+        self._written = frozenset[int]()
+
+    def look(self, now_s: float) -> None:
+        """Read the records if they are due, and record a change that CONFIRMED looks agree on."""
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + self._every_s
+        loads = {host: NodeLoad.read(self._attempt.node_load(rank)) for host, rank in self._first.items()}
+        found = slow({host: load.ranks for host, load in loads.items() if load})
+        ranks = frozenset(found.ranks if found else ())
+        self._agreed = self._agreed + 1 if ranks == self._seen else 1
+        self._seen = ranks
+        if self._agreed >= CONFIRMED and ranks != self._written:
+            self._record(found)
+            self._written = ranks
+
+    def _record(self, found: Slow | None) -> None:
+        with contextlib.suppress(SiteError, OSError):  # a full disk
+            if found:
+                found.write(self._attempt.slow)
+            else:
+                self._attempt.slow.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.job.load.cores import CpuTime, cpu_time
 from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
 from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold, address
 from torusrun.orchestrator.place.placement.mapping import Placement
@@ -26,6 +25,35 @@ LEAST_S = 5.0
 MOST_PER_S = 50  # records that all nodes of a run write to their shared file system
 FIRST_S = 1.0
 END_S = 0.5  # how long the end waits for a record that is being written
+WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user includes the time of guests
+IDLE = (3, 4)  # idle, iowait
+
+
+@dataclass(frozen=True)
+class CpuTime:
+    """The time that some cores worked, and all their time, in clock ticks since the start of the node."""
+
+    worked: int
+    all: int
+
+    def share(self, before: CpuTime) -> float | None:
+        """The share of the time since `before` in which the cores worked; None if no time has passed."""
+        passed = self.all - before.all
+        return min(max((self.worked - before.worked) / passed, 0.0), 1.0) if passed > 0 else None
+
+
+def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
+    """The time of these cores together, from the text of /proc/stat. Raises ValueError if it is cut off."""
+    worked = total = 0
+    for line in stat.splitlines():
+        name, *words = line.split() or [""]
+        if not name.startswith("cpu"):
+            break
+        if name[3:].isdigit() and int(name[3:]) in cores:
+            ticks = [int(word) for word in words[:WITHOUT_GUESTS]]
+            total += sum(ticks)
+            worked += sum(ticks) - sum(ticks[n] for n in IDLE if n < len(ticks))
+    return CpuTime(worked, total)
 
 
 class Monitor:

@@ -1,8 +1,7 @@
 """Reads the states of jobs in the output of squeue and sacct, one line for each job, and explains them with a remedy.
 
-Slurm's own word stays, so that users can look it up. Sources of the words: squeue(1) of 22.05, JOB REASON CODES and JOB
-STATE CODES; src/common/job_state_reason.c of Slurm 25.11, which has the names of all reasons. Lines marked so are from
-memory.
+Slurm's own word stays, so that users can look it up. Sources: squeue(1) of 22.05, JOB REASON CODES and JOB STATE CODES;
+src/common/job_state_reason.c of Slurm 25.11, which has the names of all reasons. Lines marked so are from memory.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ WAITS = {
     "QOSResourceLimit": "its quality of service uses as much as allowed",
     "QOSTimeLimit": "its quality of service has used up its time",
     "QOSUsageThreshold": "its account has used too much for its quality of service",
+    "FrontEndDown": "no front end node is up",
     "SystemFailure": "Slurm, a file system or the network failed: ask the administrators",
     "WaitingForScheduling": "Slurm has not looked at it yet",
     "None": "",  # Slurm has not looked at it yet
