@@ -118,7 +118,7 @@ class OwnRun(Turns):
             return self._leave(number, end)
         in_job = InJob(self.name, self.until_s, self.keeps_going, self.held, tuple(self.lost), checked=self.checked)
         in_job.write(attempt)
-        command = process.module(self.plan.python, "torusrun.orchestrator.job.attempt", attempt.folder)
+        command = process.module(self.plan.python, "torusrun.orchestrator.job.supervise", attempt.folder)
         return Turn(attempt, command, os.environ, redirected=self.keeps_going, own_group=self.keeps_going)
 
     def ended(self, turn: Turn, code: int) -> None:

@@ -1,10 +1,15 @@
-"""The supervisor of an attempt, on the first node: places, launches and watches the ranks, and records the end."""
+"""The supervisor of an attempt, on the first node: places, launches and watches the ranks, and records the end.
+
+`orchestrator.job.supervise ATTEMPT_FOLDER`, started by the attempt's job. It exits with a failure unless the run
+completed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
@@ -51,18 +56,29 @@ from torusrun.orchestrator.run.state import dependencies
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers import Launcher
+from torusrun.training.reporting.output import never_fail
 
 LOOK_S = 2.0  # between looks for a newer attempt
 
 
-def supervise(run: RunFolder, number: int, job: str) -> End:
-    """Run an attempt to its end, and record the end whatever happens."""
-    attempt = run.attempt(number)
+def main() -> None:
+    os.umask(private.UMASK)
+    attempt = Attempt(Path(sys.argv[1]))
+    run = RunFolder(attempt.folder.parents[1])
+    try:
+        site = read_attempt(run, attempt.number).plan.site
+        own = in_job.read(attempt)
+        job = own.name if own else schedulers.get(site.scheduler).own_name(os.environ)
+    except TorusrunError as error:
+        sys.exit(f"torusrun: {error}")
+    os.umask(site.umask)
+    print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), in_job.read(attempt))
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), own)
     for recorder in times:
         recorder.look(last=True)
-    return end
+    if end.state is not State.COMPLETED:
+        sys.exit(f"torusrun: {end.state.value}: {end.reason}")
 
 
 class Supervisor:
@@ -243,3 +259,8 @@ class Supervisor:
         except Superseded as error:
             return ended(How.SUPERSEDED, why=error)
         return None
+
+
+if __name__ == "__main__":
+    never_fail()
+    main()

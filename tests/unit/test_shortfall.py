@@ -33,7 +33,7 @@ def ended(home: Path, slots: int) -> End:
     create.run(first, home, script(first, attempt), Submitting(1, first.plan.run_id))
     in_job = {"JOB_ID": "7", "NSLOTS": str(slots), "NHOSTS": "4", "PE_HOSTFILE": str(home / "hosts"), "PATH": str(home)}
     subprocess.run(
-        [sys.executable, "-m", "torusrun.orchestrator.job.attempt", str(attempt.folder)],
+        [sys.executable, "-m", "torusrun.orchestrator.job.supervise", str(attempt.folder)],
         env={**os.environ, **in_job}, capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     end = End.read(attempt.end)

@@ -25,7 +25,7 @@ from torusrun.orchestrator.job.wire.connection import (
     CHUNK_BYTES,
     CODE,
     LOOK_S,
-    MOST,
+    MOST_LINKS,
     SIZE,
     Broken,
     Connection,
@@ -45,7 +45,7 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool, 
     Raises SiteError if the job does not start it, or if the connection breaks.
     """
     size = shutil.get_terminal_size() if terminal else os.terminal_size((0, 0))  # never 0 for a terminal
-    with socket.create_server(("", 0), backlog=MOST) as listener:
+    with socket.create_server(("", 0), backlog=MOST_LINKS) as listener:
         port, secret = listener.getsockname()[1], secrets.token_hex(32)
         asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, size.lines, size.columns)
         with requests.left(asked, folder) as path:
