@@ -49,7 +49,6 @@ class Request:
     token: str = ""  # a unique name for the job in the queue, by which it can be found again; '' for `name` alone
     gpu_type: str | None = None
     secrets: tuple[str, ...] = ()  # the submit command must not inherit them: Slurm would keep them, a local job have
-    segment: int = 0  # as many nodes at a time must be in one block of its topology; 0 leaves that to the scheduler
 
     @property
     def called(self) -> str:

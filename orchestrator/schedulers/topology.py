@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -141,20 +141,7 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
         return on_one_switch(site, made_up, str(error))
     largest = sorted(tree.leaves.values(), key=len, reverse=True)
     sound = ([name for name in leaf if name not in topology.slow] for leaf in largest)
-    segment = topology.segment(nodes)
-    names = tuple(_in_segments([*sound], segment) if segment else chain.from_iterable(sound))[:nodes]
+    names = tuple(chain.from_iterable(sound))[:nodes]
     if len(names) < nodes:
-        known = counted(len(names), "sound host")
-        fitting = f" in whole segments of {segment}" if segment else ""
-        return on_one_switch(site, made_up, f"the topology knows {known} only{fitting}")
-    if segment:
-        return ExpectedHosts(names, found, f"on {counted(nodes // segment, 'segment')} in blocks of the site")
+        return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
     return ExpectedHosts(names, found, "on the largest racks of the site")
-
-
-def _in_segments(blocks: Sequence[Sequence[str]], segment: int) -> Iterator[str]:
-    """The hosts of whole segments: first one of every block, then a second one of those that have room, and so on."""
-    for begin in range(0, max(map(len, blocks), default=0), segment):
-        for block in blocks:
-            if len(block) >= begin + segment:
-                yield from block[begin : begin + segment]

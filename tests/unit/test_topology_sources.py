@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.hosts.hostlist import numbers
 from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType, Tree, cluster_of, racks
 from torusrun.orchestrator.place.placement.binding import bindings, share
-from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import topology as profile
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine
 from torusrun.orchestrator.schedulers.pbs import facts as pbs
 from torusrun.orchestrator.schedulers.slurm import facts as slurm
-from torusrun.orchestrator.schedulers.topology import expected
 
 RECORDED = Path(__file__).parent / "recorded" / "topology"
 NODE = NodeType(4, (), Link(25e9, 5e-6), Link(50e9))
@@ -200,38 +197,6 @@ def test_contradictions_in_a_topology_are_refused() -> None:
         cluster_of(Tree({"a": ["n1"]}, {"a": "b", "b": "a"}), NODE, 1.0, "the file")
     with pytest.raises(SiteError, match="names n9"):
         cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, "the file", {"n9": 0.5})
-
-
-def test_a_job_on_several_blocks_asks_for_segments_and_expects_its_hosts_in_them() -> None:
-    file = RECORDED / "crusoe.topology.txt"
-    blocks = site(f"{{source: slurm, file: '{file}', block_nodes: 18}}")
-    nowhere = Path("/nowhere")
-    asked = of_site(blocks, 32, 4, name="x", time_s=60.0, stdout=nowhere, stderr=nowhere)
-    assert "#SBATCH --segment=16" in schedulers.get("slurm").directives(asked)
-    found = expected(blocks, 32)
-    assert [host.leaf for host in found.cluster.only(found.names)] == ["block01"] * 16 + ["block02"] * 16
-    assert found.assumed == "on 2 segments in blocks of the site"
-    assert expected(blocks, 19).assumed == "on the largest racks of the site", "19 nodes have no equal parts"
-
-
-@pytest.mark.parametrize(
-    ("nodes", "leaves", "assumed"),
-    [
-        (10, ["b"] * 5 + ["c"] * 5, "on 2 segments in blocks of the site"),
-        (15, ["b"] * 5 + ["c"] * 5 + ["b"] * 5, "on 3 segments in blocks of the site"),
-        (25, None, "since the topology knows 15 sound hosts only in whole segments of 5"),
-    ],
-)
-def test_a_block_has_room_for_several_segments_and_for_whole_ones_alone(
-    tmp_path: Path, nodes: int, leaves: list[str] | None, assumed: str
-) -> None:
-    """Blocks of 4, 10 and 5 hosts."""
-    blocks = zip("abc", (4, 10, 5), strict=True)
-    (tmp_path / "blocks").write_text("".join(f"BlockName={n} Nodes={n}[1-{m}]\n" for n, m in blocks))
-    found = expected(site(f"{{source: slurm, file: '{tmp_path}/blocks', block_nodes: 9}}"), nodes)
-    assert found.assumed.endswith(assumed)
-    if leaves:
-        assert [host.leaf for host in found.cluster.only(found.names)] == leaves
 
 
 def site(topology: str) -> Site:

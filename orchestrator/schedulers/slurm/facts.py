@@ -16,7 +16,15 @@ from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.place.hosts.model import Tree
-from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
+from torusrun.orchestrator.schedulers.cluster_facts import (
+    Ask,
+    ClusterFacts,
+    NodeKind,
+    Queue,
+    duration_s,
+    is_answered,
+    optional,
+)
 from torusrun.orchestrator.schedulers.interface import SwitchSource
 
 VERSION = ("sinfo", "--version")
@@ -65,13 +73,9 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
 
 def _topology(ask: Ask, configuration: Mapping[str, str]) -> dict[str, Any] | None:
     """The keys of a site's topology. With a topology.yaml Slurm still reports TopologyPlugin=topology/flat."""
-    if "none" in configuration.get("TopologyPlugin", ""):
+    if "none" in configuration.get("TopologyPlugin", "") or not is_answered(lambda: tree(_query(ask, ""))):
         return None
-    try:
-        block_nodes = blocks(ask)
-    except SiteError:
-        return None
-    return {"source": "slurm"} | ({"block_nodes": block_nodes} if block_nodes else {})
+    return {"source": "slurm"}
 
 
 def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Queue, ...]:
@@ -169,13 +173,6 @@ def tree(text: str) -> Tree:
     if not made.leaves:
         raise SiteError("Slurm's topology has no switches; is there a TopologyPlugin=topology/tree?")
     return made
-
-
-def blocks(ask: Ask) -> int | None:
-    """The nodes of the smallest block; None without blocks. Raises SiteError if Slurm reports no switches."""
-    text = _query(ask, "")
-    smallest = min(map(len, tree(text).leaves.values()))
-    return smallest if text.lstrip().startswith("BlockName=") else None
 
 
 def words_of(line: str) -> dict[str, str]:

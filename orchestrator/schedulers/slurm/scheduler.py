@@ -105,8 +105,6 @@ class Slurm(Scheduler):
         own = (*request.ask, *request.extra, *request.submit_args)
         if wrong := next(filter(self.refuses_option, own), None):
             raise UserError(f"{wrong!r} {self.refuses_option(wrong)}")
-        if request.segment and not any("--segment" in word for word in own):
-            options.append(f"--segment={request.segment}")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 
     def refuses_option(self, option: str) -> str | None:

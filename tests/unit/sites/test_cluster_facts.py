@@ -37,13 +37,13 @@ def test_slurm_reports_partitions_nodes_accounts_and_switches() -> None:
     assert (facts.accounts, facts.needs_account) == (("lab",), False)
 
 
-def test_slurm_with_blocks_proposes_segments_although_its_plugin_is_called_flat() -> None:
+def test_slurm_with_blocks_proposes_them_although_its_plugin_is_called_flat() -> None:
     def ask(argv: Sequence[str]) -> str:
         if " ".join(argv) == "scontrol show topology":
             return (RECORDED / "topology/crusoe.topology.txt").read_text()
         return SLURM(argv).replace("topology/tree", "topology/flat")
 
-    assert slurm_cluster.describe(ask, "labuser").topology == {"source": "slurm", "block_nodes": 18}
+    assert slurm_cluster.describe(ask, "labuser").topology == {"source": "slurm"}
 
 
 def test_slurm_that_forbids_accounting_and_knows_no_switches_is_still_described() -> None:
