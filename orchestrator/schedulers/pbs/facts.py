@@ -1,4 +1,4 @@
-"""The cluster as PBS reports it: queues with their limits and users, hosts with their resources, and switches.
+"""The cluster as PBS reports it: queues with their limits, hosts with their resources, and switches.
 
 The switch of a node is a resource of its vnodes. PBS's JSON is invalid if a value is `nan` or `.5`, so commands request
 text.
@@ -7,7 +7,7 @@ text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -33,8 +33,8 @@ RESOURCE = "resources_available."
 SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 
 
-def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterFacts:
-    """Query PBS, for a user of these groups. Raises SiteError if it does not list its queues."""
+def describe(ask: Ask) -> ClusterFacts:
+    """Query PBS. Raises SiteError if it does not list its queues."""
     listed = records(ask(QUEUES), "Queue: ")
     (server, *_) = [*records(ask(SERVER), "Server: ").values(), {}]
     _check_family(server)
@@ -42,7 +42,7 @@ def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterF
     resources = frozenset(name for vnode in vnodes.values() for name in resources_of(vnode))
     return ClusterFacts(
         f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
-        Queues(listed, vnodes, server, user, groups).all(),
+        Queues(listed, vnodes, server).all(),
         server.get("server_host"),
         resources=resources,
         topology={"source": "pbs"} if SWITCH in resources else None,
@@ -84,13 +84,11 @@ def _vnodes(ask: Ask) -> tuple[Mapping[str, Record], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues of a server and their vnodes, with the server's attributes, the user and the user's groups."""
+    """The queues of a server and their vnodes, with the server's attributes."""
 
     listed: Mapping[str, Record]
     vnodes: Mapping[str, Record]
     server: Record
-    user: str = ""
-    groups: Collection[str] = ()
 
     def all(self) -> tuple[Queue, ...]:
         """All queues. Raises SiteError if there are none."""
@@ -134,13 +132,8 @@ class Queues:
         return list(ends)
 
     def closed(self, record: Record) -> list[str]:
-        """The reasons why a queue takes no jobs of this user, submitted to it or routed; [] if it does."""
-        why = [why for key, why in CLOSED.items() if record.get(key) == "False"]
-        if record.get("acl_user_enable") == "True" and not _listed(record.get("acl_users", ""), [self.user]):
-            why.append(f"it is not for user {self.user}")
-        if record.get("acl_group_enable") == "True" and not _listed(record.get("acl_groups", ""), self.groups):
-            why.append(f"it is for other groups ({record.get('acl_groups', 'none')})")
-        return why
+        """Why a queue takes no jobs, submitted to it or routed; [] if it does. Access lists are not read."""
+        return [why for key, why in CLOSED.items() if record.get(key) == "False"]
 
     def vnodes_of(self, name: str) -> dict[str, Record]:
         """The vnodes bound to an execution queue; if there are none, all that are bound to no queue."""
@@ -156,18 +149,6 @@ def _limit(
     known = [other for other in others if other is not None]
     widest = max(known) if known and len(known) == len(others) else None
     return min((limit for limit in (own, widest) if limit is not None), default=None)
-
-
-def _listed(entries: str, names: Collection[str]) -> bool:
-    """Whether an access list allows one of `names` (acl_check of OpenPBS): the first matching entry decides."""
-    otherwise = False
-    for entry in _words(entries):
-        name = entry.lstrip("+-").partition("@")[0]
-        if not name:
-            otherwise = entry.startswith("+")
-        elif name in names:
-            return not entry.startswith("-")
-    return otherwise
 
 
 def _bound(vnode: Record) -> list[str]:

@@ -21,7 +21,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue, dura
 from torusrun.orchestrator.schedulers.gridengine import facts
 from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
-from torusrun.orchestrator.schedulers.pbs.facts import vnodes
+from torusrun.orchestrator.schedulers.pbs.facts import vnodes_in
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 
 
@@ -131,8 +131,8 @@ def test_gpus_of_the_whole_cluster_are_those_of_no_host() -> None:
     assert listed == {"node1": ("hc", 3), "node2": ("hc", 3), "node3": ("hc", 2)}
 
 
-def routes(user: str = "alice", *groups: str) -> dict[str, Queue]:
-    return {queue.name: queue for queue in pbs_cluster.describe(PBS_WITH_ROUTES, user, groups).queues}
+def routes() -> dict[str, Queue]:
+    return {queue.name: queue for queue in pbs_cluster.describe(PBS_WITH_ROUTES).queues}
 
 
 def test_pbs_reports_queues_and_what_closes_them() -> None:
@@ -155,27 +155,11 @@ def test_a_routing_queue_has_the_nodes_and_the_widest_limits_of_those_that_it_le
     assert queues["away"].kinds == () and not queues["away"].closed, "another server's queues are not known here"
 
 
-def test_queues_that_refuse_the_users_jobs_are_closed() -> None:
+def test_queues_that_take_no_jobs_are_closed() -> None:
     queues = routes()
     assert queues["exec_short"].closed == "only routing queues lead to it"
     assert queues["halted"].closed == "it is stopped"
-    assert queues["chosen"].closed == "it is not for user alice" and not queues["special"].closed
-    assert (
-        queues["physics"].closed == "it is for other groups (physics)"
-        and not routes("eve", "physics")["physics"].closed
-    )
-    assert routes("pbsuser")["closed_route"].closed == "it leads to special, and it is not for user pbsuser"
-    assert not queues["closed_route"].closed
-
-
-@pytest.mark.parametrize(
-    ("entries", "enters"),
-    [("alice", True), ("-alice,+", False), ("bob,+", True), ("bob,-", False), ("+alice@login,-", True), ("", False)],
-)
-def test_an_access_list_of_pbs(entries: str, enters: bool) -> None:
-    record = {"queue_type": "Execution", "acl_user_enable": "True", "acl_users": entries}
-    (queue,) = pbs_cluster.Queues({"q": record}, {}, {}, "alice").all()
-    assert (not queue.closed) is enters
+    assert not queues["chosen"].closed, "access lists are not read"
 
 
 def test_routes_in_a_circle_lead_nowhere() -> None:
@@ -195,7 +179,7 @@ def test_vnodes_of_a_host_are_one_node_of_pbs() -> None:
 def test_pbs_knows_the_names_of_resources_without_case() -> None:
     text = (RECORDED / "topology/router.pbsnodes.txt").read_text()
     listed = {name: {"queue_type": "Execution"} for name in ("gpu", "windfall")}
-    queues = {queue.name: queue for queue in pbs_cluster.Queues(listed, vnodes(text), {}).all()}
+    queues = {queue.name: queue for queue in pbs_cluster.Queues(listed, vnodes_in(text), {}).all()}
     assert [(kind.nodes, kind.cpus, kind.gpus) for kind in queues["gpu"].kinds] == [(1, 8, 2)]
     assert [(kind.nodes, kind.cpus, kind.gpus) for kind in queues["windfall"].kinds] == [(1, 16, 0)]
 
