@@ -13,8 +13,8 @@ from itertools import chain
 # SLURM_CONF and the other variables in KEPT locate the scheduler. The rest describe our own job, or are the
 # user's defaults of Slurm's commands (man squeue, ENVIRONMENT VARIABLES): they would filter answers, or change them.
 INHERITED = (
-    "SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SCONTROL_", "SBCAST_", "PBS_", "SGE_", "PE_",
-    "PMI_", "PMIX_", "OMPI_", "PRTE_", "SUBMITIT_", "TORUSRUN_",
+    "SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SCONTROL_", "SBCAST_", "PBS_", "SGE_",
+    "PE_", "PMI_", "PMIX_", "OMPI_", "PRTE_", "SUBMITIT_", "TORUSRUN_",
 )  # fmt: skip
 KEPT = {
     "SLURM_CONF", "SLURM_TIME_FORMAT", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC", "SGE_ROOT", "SGE_CELL",

@@ -271,7 +271,7 @@ class OwnRun(Turns):
         asks = client.of(self.plan.site)
         try:
             if self.task is None:
-                asks.cancel_all(self._later_jobs()[::-1])
+                asks.cancel(*self._later_jobs()[::-1])
             elif self.task + 1 < self.plan.jobs:
                 asks.cancel_tasks(self.job, self.task + 1, self.plan.jobs - 1)
         except TorusrunError as error:

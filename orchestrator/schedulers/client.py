@@ -211,22 +211,12 @@ class Client:
         query = self.scheduler.start_query(job_ids)
         return self._ask(query) if query else {}
 
-    def estimated_start(self, text: str, request: Request) -> float | None:
-        """The start in the answer of `ask` (of time.time()); None if it has none. Raises as `ask` does."""
-        return self.scheduler.start_in(self.ask(text, request))
-
-    def cancel(self, job_id: str, *others: str) -> None:
-        """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
-        command = [*self.scheduler.cancel_command(job_id), *others]
-        self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {job_id}")
-
-    def cancel_all(self, job_ids: Sequence[str]) -> None:
-        """End these jobs, by one command if the scheduler can. Raises SiteError if a command failed."""
-        if self.scheduler.traits.cancels_many and job_ids:
-            return self.cancel(*job_ids)
-        for job_id in job_ids:
-            self.cancel(job_id)
-        return None
+    def cancel(self, *job_ids: str) -> None:
+        """End jobs, by one command if the scheduler `cancels_many`. Raises SiteError if a command failed."""
+        together = [job_ids] if self.scheduler.traits.cancels_many and job_ids else [(job_id,) for job_id in job_ids]
+        for first, *others in together:
+            command = [*self.scheduler.cancel_command(first), *others]
+            self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {first}")
 
     def pass_on(self, job_id: str, lost: int) -> None:
         """Let another task of an array begin in place of a lost one. Raises SiteError if that failed, as at first."""

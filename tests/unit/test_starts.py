@@ -1,4 +1,4 @@
-"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long` and `plan --ask`."""
+"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long`."""
 
 from __future__ import annotations
 
@@ -233,21 +233,3 @@ def test_a_plan_counts_node_hours_and_attempts(capsys: pytest.CaptureFixture[str
     assert chained.endswith("by 9 jobs")
     assert main(["plan", IMAGENET, "--set", "time=10m", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["attempts"] == int(match[1])
-
-
-def test_a_plan_asks_when_its_job_would_start_and_nothing_is_submitted(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slurm = SlurmPrograms(home, monkeypatch, "time: 1h\ncode: none\ncommand: [sleep, '1']")
-    slurm.program("sbatch", f"""echo "$*" >> {home}/asked; echo '{TEST_ONLY}' >&2""")
-    for _ in range(2):
-        rows = planned(capsys, str(home / "run.yaml"), "--ask")
-        assert rows["start"] == "about 2026-11-21 00:36, by the scheduler's estimate"
-    assert (home / "asked").read_text() == "--test-only\n" * 2 and not (home / "runs").exists()
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["starts_s"] == START.timestamp()
-    slurm.program("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--set", "nodes=99"]) == 3
-    assert "Requested node configuration is not available" in capsys.readouterr().err
-    assert main(["plan", IMAGENET, "--ask", "--site", "local"]) == 2
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--sweep", "time=1h,2h"]) == 2
