@@ -229,16 +229,16 @@ class Supervisor:
             hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
         if not self.plan.site.topology:
             hosts = hosts[: self.plan.run.nodes]
-        found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
-        if found.unordered:
-            reason = f"the hosts keep the scheduler's order: {found.unordered}"
+        order = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
+        if order.unordered:
+            reason = f"the hosts keep the scheduler's order: {order.unordered}"
             print(f"torusrun: {reason}", file=sys.stderr, flush=True)
             with contextlib.suppress(SiteError):  # a full disk
                 ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
-        self.plan = found.plan
+        self.plan = order.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        return place(self.plan.grid, found.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
+        return place(self.plan.grid, order.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
 
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""

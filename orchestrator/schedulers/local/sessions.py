@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import safe
@@ -37,16 +37,12 @@ def main() -> None:
         _wait(*sys.argv[2:])
     (script, output, errors), token, awaited = map(Path, sys.argv[1:4]), sys.argv[4], sys.argv[5:]
     waits = process.module(sys.executable, "torusrun.orchestrator.schedulers.local.sessions", WAIT, script, token)
-    with _appended(output) as out, _appended(errors) as err:
+    with private.appended(output) as out, private.appended(errors) as err:
         job = subprocess.Popen(
             [*waits, *awaited] if awaited else ["bash", str(script), token],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),
         )  # fmt: skip
     print(job_id_of(Path(f"/proc/{job.pid}/stat").read_text()))
-
-
-def _appended(path: Path) -> IO[bytes]:
-    return open(private.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, private.READABLE), "ab")
 
 
 def _wait(script: str, token: str, *awaited: str) -> None:
