@@ -125,8 +125,8 @@ class Client:
     def _visible(self, request: Request) -> str:
         """The job of a request whose submit command printed no usable id, if a query finds just one; else ''."""
         with contextlib.suppress(SiteError):
-            found = self.find(request.token) if request.token else None
-            return found[0] if found and len(found) == 1 else ""
+            jobs = self.find(request.token) if request.token else None
+            return jobs[0] if jobs and len(jobs) == 1 else ""
         return ""
 
     def submit_argv(self, script: Path, request: Request) -> list[str]:
@@ -152,15 +152,15 @@ class Client:
         failed poll is not a failed job.
         """
         try:
-            found = self.survey(job_ids) if job_ids else {}
+            states = self.survey(job_ids) if job_ids else {}
         except SiteError as error:
             return {job_id: Status(State.UNKNOWN, str(error)) for job_id in job_ids}
-        return {job_id: found[job_id] for job_id in job_ids}
+        return {job_id: states[job_id] for job_id in job_ids}
 
     def survey(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """As `poll`, with all other jobs in the command's output. Raises SiteError if the scheduler did not answer."""
-        found = self._ask(self.scheduler.status_query(job_ids))
-        return {**found, **self.recorded([job_id for job_id in job_ids if job_id not in found])}
+        states = self._ask(self.scheduler.status_query(job_ids))
+        return {**states, **self.recorded([job_id for job_id in job_ids if job_id not in states])}
 
     def recorded(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """The states of jobs that are not in the queue, from the scheduler's records."""

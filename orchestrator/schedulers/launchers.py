@@ -113,8 +113,8 @@ class Launcher(ABC):
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:
         """The ranks that a signal ended, in the launcher's messages, each with its first signal."""
-        found = cls.kills.findall(text) if cls.kills else ()
-        return firsts([(int(rank), int(number)) for rank, number in found])
+        ended = cls.kills.findall(text) if cls.kills else ()
+        return firsts([(int(rank), int(number)) for rank, number in ended])
 
 
 def firsts(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
@@ -148,7 +148,7 @@ class Srun(Launcher):
 
     @classmethod
     def lost(cls, text: str) -> dict[str, str]:
-        return {host: found[0] for found in LOST_BY_SRUN.finditer(text) for host in found[1].split(",")}
+        return {host: match[0] for match in LOST_BY_SRUN.finditer(text) for host in match[1].split(",")}
 
     @classmethod
     def reason(cls, text: str) -> str:
@@ -175,8 +175,8 @@ class OpenMPI(Launcher):
     @classmethod
     def recognized(cls, program: str, version: str) -> OpenMPI | None:
         """The launcher, if `version` is Open MPI's version text, else None."""
-        found = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", version)
-        return cls(program, int(found[1])) if found else None
+        match = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.", version)
+        return cls(program, int(match[1])) if match else None
 
     def command(self, launch: Launch) -> list[str]:
         # The bare name: mpirun repeats this word, unquoted, in its commands for the shells of the other nodes.
@@ -197,7 +197,7 @@ class OpenMPI(Launcher):
 
     @classmethod
     def lost(cls, text: str) -> dict[str, str]:
-        return {found[1]: found[0].splitlines()[0].strip() for found in LOST_BY_MPIRUN.finditer(text)}
+        return {match[1]: match[0].splitlines()[0].strip() for match in LOST_BY_MPIRUN.finditer(text)}
 
 
 def remote_words(shell: Sequence[str], major: int = 4) -> list[str]:

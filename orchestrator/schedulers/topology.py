@@ -114,8 +114,8 @@ class ExpectedHosts:
 
 def on_one_switch(site: Site, names: tuple[str, ...], why: str) -> ExpectedHosts:
     """These hosts below a single switch; `why` says why their switches are not known."""
-    found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, "one switch")
-    return ExpectedHosts(names, found, f"on hosts below one switch, since {why}")
+    made = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, "one switch")
+    return ExpectedHosts(names, made, f"on hosts below one switch, since {why}")
 
 
 def expected(site: Site, nodes: int) -> ExpectedHosts:
@@ -136,7 +136,7 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
         return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}), assumed)
     try:
         tree = tree_of(topology, (), site.command_timeout_s)
-        found = of_tree(tree, site, topology.slow)
+        made = of_tree(tree, site, topology.slow)
     except SiteError as error:
         return on_one_switch(site, made_up, str(error))
     largest = sorted(tree.leaves.values(), key=len, reverse=True)
@@ -144,4 +144,4 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
     names = tuple(chain.from_iterable(sound))[:nodes]
     if len(names) < nodes:
         return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
-    return ExpectedHosts(names, found, "on the largest racks of the site")
+    return ExpectedHosts(names, made, "on the largest racks of the site")

@@ -157,7 +157,7 @@ def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | 
         for earlier, event in began.items()
         if earlier < number and event.grid == placement.grid.dims and len(event.hosts) == len(placement.hosts)
     )
-    return min((found for earlier in same if (found := step_s(rows, earlier)) is not None), default=None)
+    return min((time_s for earlier in same if (time_s := step_s(rows, earlier)) is not None), default=None)
 
 
 class Signs:
@@ -193,10 +193,10 @@ class Signs:
 
     def _log(self, queried: bool) -> int:
         """The bytes of rank 0's log, without those that were added while the ranks were queried."""
-        found = size(self._attempt.rank_log(0))
-        self._stacks_bytes += found - self._log_bytes if queried else 0
-        self._log_bytes = found
-        return found - self._stacks_bytes
+        bytes_ = size(self._attempt.rank_log(0))
+        self._stacks_bytes += bytes_ - self._log_bytes if queried else 0
+        self._log_bytes = bytes_
+        return bytes_ - self._stacks_bytes
 
     def _steps(self) -> list[int]:
         """The newest steps that the ranks of all nodes reported to their wrappers."""
@@ -238,17 +238,17 @@ class SlowWatch:
             return
         self._due_s = now_s + self._every_s
         loads = {host: NodeLoad.read(self._attempt.node_load(rank)) for host, rank in self._first.items()}
-        found = slow({host: load.ranks for host, load in loads.items() if load})
-        ranks = frozenset(found.ranks if found else ())
+        slowest = slow({host: load.ranks for host, load in loads.items() if load})
+        ranks = frozenset(slowest.ranks if slowest else ())
         self._agreed = self._agreed + 1 if ranks == self._seen else 1
         self._seen = ranks
         if self._agreed >= CONFIRMED and ranks != self._written:
-            self._record(found)
+            self._record(slowest)
             self._written = ranks
 
-    def _record(self, found: Slow | None) -> None:
+    def _record(self, slowest: Slow | None) -> None:
         with contextlib.suppress(SiteError, OSError):  # a full disk
-            if found:
-                found.write(self._attempt.slow)
+            if slowest:
+                slowest.write(self._attempt.slow)
             else:
                 self._attempt.slow.unlink(missing_ok=True)

@@ -131,11 +131,11 @@ class RankProgram:
 
 def by_py_spy(pid: int, log: Path) -> bool:
     """Append the stacks of a Python's threads to `log`, as faulthandler would; False without py-spy or a Python."""
-    found = which("py-spy")
-    if not found:
+    py_spy = which("py-spy")
+    if not py_spy:
         return False
     with contextlib.suppress(SiteError, OSError):
-        command = [found, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
+        command = [py_spy, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
         dump = as_faulthandler(process.run(command, timeout_s=PY_SPY_S).stdout, pid)
         with open(open_regular(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
             return file.write(dump.encode()) > 0

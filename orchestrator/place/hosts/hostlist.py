@@ -99,7 +99,7 @@ def _expand_word(word: str, whole: str, most: int) -> list[str]:
         raise SiteError(f"a host's name of more than {LONGEST_HOST} characters: {_short(word)}")
     names = [""]
     for text, several in zip(parts[::2], [*ranges, None], strict=True):
-        numbers = [f"{n:0{width}}" for found, width in several for n in found] if several else [""]
+        numbers = [f"{n:0{width}}" for each, width in several for n in each] if several else [""]
         names = [f"{name}{text}{number}" for name in names for number in numbers]
     return names
 

@@ -95,16 +95,16 @@ class Cluster:
 
     def path(self, leaf: str) -> tuple[Switch, ...]:
         """The switches from a leaf to the top."""
-        found: dict[str, Switch] = {}
+        switches: dict[str, Switch] = {}
         name: str | None = leaf
         while name is not None:
-            if name in found:
+            if name in switches:
                 raise SiteError(f"the switches of {self.source or 'the topology'} form a cycle at {name!r}")
             if name not in self.switch:
                 raise SiteError(f"{self.source or 'the topology'} has no switch {name!r}")
-            found[name] = self.switch[name]
-            name = found[name].parent
-        return tuple(found.values())
+            switches[name] = self.switch[name]
+            name = switches[name].parent
+        return tuple(switches.values())
 
     def in_order(self, names: Sequence[str]) -> tuple[Host, ...]:
         """Each of the hosts once, by name. Raises SiteError as `only` does."""
@@ -118,14 +118,14 @@ class Cluster:
         short = {name.partition(".")[0]: host for name, host in self.host.items()}
         near = {name: short.get(name.partition(".")[0]) for name in names}
         near = {name: host if host and same_host(name, host.name) else None for name, host in near.items()}
-        found = [self.host.get(name) or near[name] for name in names]
-        missing = [name for name, host in zip(names, found, strict=True) if host is None]
+        hosts = [self.host.get(name) or near[name] for name in names]
+        missing = [name for name, host in zip(names, hosts, strict=True) if host is None]
         if missing:
             raise SiteError(
                 f"{self.source or 'the topology'} lacks {len(missing)} of {len(names)} hosts: "
                 f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}"
             )
-        return tuple(host for host in found if host is not None)
+        return tuple(host for host in hosts if host is not None)
 
 
 @dataclass(frozen=True)
@@ -210,10 +210,10 @@ def racks(hosts: Sequence[str], pattern: str, rack_nodes: int | None, first: int
     names. Raises SiteError for a name that does not fit the pattern.
     """
     compiled = _compiled(pattern)
-    found: dict[tuple[int, str], list[str]] = {}
+    below: dict[tuple[int, str], list[str]] = {}
     for host in hosts:
-        found.setdefault(_rack(host, compiled, rack_nodes, first), []).append(host)
-    return Tree({name: names for (_, name), names in sorted(found.items())})
+        below.setdefault(_rack(host, compiled, rack_nodes, first), []).append(host)
+    return Tree({name: names for (_, name), names in sorted(below.items())})
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -44,10 +44,10 @@ def _has_address_of(host: str) -> bool:
     Packets to an address of one's own come from this address; to a loopback address, from 127.0.0.1.
     """
     try:
-        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
     except OSError:
         return False
-    return any(_source(family, address) == address[0] for family, _, _, _, address in found)
+    return any(_source(family, address) == address[0] for family, _, _, _, address in addresses)
 
 
 def _source(family: int, address: tuple[object, ...]) -> str:

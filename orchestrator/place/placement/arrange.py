@@ -113,8 +113,8 @@ def _charged(
     def time_s(order: Sequence[int]) -> float:
         return charge.time_s(problem.rings, cluster, [host.name for host in problem.fabric.order(order)])
 
-    found = cheapest([kinds, *candidates(problem)], time_s, improve=effort > 0)
-    return found, optimal and problem.cost(found) == problem.cost(kinds)
+    quickest = cheapest([kinds, *candidates(problem)], time_s, improve=effort > 0)
+    return quickest, optimal and problem.cost(quickest) == problem.cost(kinds)
 
 
 def _search(problem: PlacementProblem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
@@ -213,9 +213,9 @@ def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> lis
         problem = PlacementProblem(rings, fabric(cluster, chosen))
         if _in_s(problem, problem.bound) >= least:
             continue  # no placement of these hosts is cheaper
-        found = _in_s(problem, min(map(problem.cost, candidates(problem))))
-        if found < least:
-            best, least = chosen, found
+        cost_s = _in_s(problem, min(map(problem.cost, candidates(problem))))
+        if cost_s < least:
+            best, least = chosen, cost_s
     return best
 
 

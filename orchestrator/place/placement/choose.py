@@ -76,9 +76,9 @@ def choices(
     charge = Charge(gradient_bytes, backend, sync)
 
     def placed(dims: tuple[int, ...], effort: int) -> Choice:
-        found = arrange(dims, hosts, ranks_per_node, cluster, effort, charge)
-        cost = cost_of(sync, HostsLayout(cluster, found.hosts, ranks_per_node, backend), dims)
-        return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
+        arrangement = arrange(dims, hosts, ranks_per_node, cluster, effort, charge)
+        cost = cost_of(sync, HostsLayout(cluster, arrangement.hosts, ranks_per_node, backend), dims)
+        return Choice(arrangement, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
 
     constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
     most = next((shapes for nodes, shapes in PLACED if count <= nodes), 2)
@@ -176,10 +176,10 @@ def rows(
     rings = arrangement.rings
 
     def row(order: str, hosts: Sequence[str]) -> OrderRow:
-        found = loads(rings.levels, cluster, hosts)
-        hottest = f"{found.hottest.kind} {found.hottest.name}" if found.hottest else "none"
+        on_links = loads(rings.levels, cluster, hosts)
+        hottest = f"{on_links.hottest.kind} {on_links.hottest.name}" if on_links.hottest else "none"
         cost = cost_of(sync, HostsLayout(cluster, hosts, rings.ranks_per_node, backend), rings.dims)
-        return OrderRow(order, cost(gradient_bytes), found.largest_s_per_byte, found.hop_bytes, hottest)
+        return OrderRow(order, cost(gradient_bytes), on_links.largest_s_per_byte, on_links.hop_bytes, hottest)
 
     chance = random.Random(0)
     shuffled = [row("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]

@@ -143,8 +143,8 @@ def cut_bound_s_per_byte(tree: Fabric) -> float:
 
 def _covers(tree: Fabric) -> list[list[float]]:
     """For every depth below the top, the uplinks at that depth, if every host is below one of them."""
-    found = []
+    covers = []
     for depth in range(1, 1 + min((len(path) for path in tree.paths), default=0)):
         hosts_of = Counter(tree.paths[kind][-depth] for kind in tree.kinds)
-        found.append([tree.uplink_bytes_per_s[uplink] for uplink in hosts_of])
-    return found
+        covers.append([tree.uplink_bytes_per_s[uplink] for uplink in hosts_of])
+    return covers

@@ -89,19 +89,19 @@ class _Hops:
         intra_node_s = part * self._intra_node_s(level)
         busy_s = [load.levels[level] / load.link.bandwidth_bytes_per_s for load in self.links]
         busiest_s = max(intra_node_s, part * max(busy_s, default=0.0))
-        found = dict[tuple[int, int], tuple[float, float]]()
+        known = dict[tuple[int, int], tuple[float, float]]()
         latency_s = transfer_s = 0.0
         slowest = (0.0, 0)
         for ring in self.groups[level]:
             hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
             for hop in hops:
-                if hop not in found:
-                    found[hop] = self._hop(level, *hop, part, busy_s)
-            ways = [found[hop] for hop in hops]
+                if hop not in known:
+                    known[hop] = self._hop(level, *hop, part, busy_s)
+            ways = [known[hop] for hop in hops]
             quickest = min(ways)
             transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
             latency_s = max(latency_s, sum(way[1] for way in ways) - quickest[1])
-            far_s = [found[a, b][1] for a, b in hops if a != b]
+            far_s = [known[a, b][1] for a, b in hops if a != b]
             # NCCL counts steps in this way: one hop between nodes less, or one of a ring within a node.
             steps_s = sum(way[1] for way in ways) - max(far_s or [way[1] for way in ways])
             slowest = max(slowest, (steps_s, len(far_s) - 1 if far_s else 0))

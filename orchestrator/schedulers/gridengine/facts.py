@@ -43,7 +43,7 @@ RACK = "@rack"  # how the names of racks' host groups begin, unless topology.att
 
 def describe(ask: Ask) -> ClusterFacts:
     """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
-    found, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
+    queue_records, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
     of_host = gpus(listed)
     hosts = {name: replace(kind, gpus=of_host.get(name, ("", 0))[1]) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
@@ -53,7 +53,7 @@ def describe(ask: Ask) -> ClusterFacts:
     has_racks = is_answered(lambda: group_names(ask(GROUPS), RACK))
     return ClusterFacts(
         _version(optional(ask, VERSION)),
-        queues(found, hosts),
+        queues(queue_records, hosts),
         environments={name: count for name, count in environments.items() if count},
         resources=frozenset(words[0] for words in resources if words),
         topology={"source": "gridengine"} if has_racks else None,
@@ -81,13 +81,15 @@ def records(text: str) -> list[dict[str, str]]:
     """The records in qconf's output: lines of a name and a value, continued by a backslash; an empty line ends one."""
     joined = re.sub(r"\\\s*\n\s*", " ", text)
     parts = re.split(r"\n\s*\n|\n(?=qname\s)", joined)
-    found = [dict(line.split(None, 1) for line in part.splitlines() if len(line.split(None, 1)) == 2) for part in parts]
-    return [{key: value.strip() for key, value in record.items()} for record in found if record]
+    parsed = [
+        dict(line.split(None, 1) for line in part.splitlines() if len(line.split(None, 1)) == 2) for part in parts
+    ]
+    return [{key: value.strip() for key, value in record.items()} for record in parsed if record]
 
 
-def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) -> tuple[Queue, ...]:
+def queues(records: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) -> tuple[Queue, ...]:
     """The queues, from the records of `qconf -sq` and the hosts. A queue of host groups counts as having all hosts."""
-    read = tuple(_queue(record, hosts) for record in found if "qname" in record)
+    read = tuple(_queue(record, hosts) for record in records if "qname" in record)
     if not read:
         raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
     return read
@@ -95,7 +97,7 @@ def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) ->
 
 def nodes(text: str) -> dict[str, NodeKind]:
     """Every execution host in the output of `qhost -xml`, with its cores if they are listed, else its processors."""
-    found = {}
+    kinds = {}
     for host in xml(text, f"`{' '.join(HOSTS)}`").iter("host"):
         attributes = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
         count = (
@@ -103,8 +105,8 @@ def nodes(text: str) -> dict[str, NodeKind]:
         )
         if host.get("name") != "global":
             cpus = int(count) if count and count.isdecimal() else None
-            found[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
-    return found
+            kinds[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
+    return kinds
 
 
 def hosts_of(ask: Ask, queue: str | None) -> tuple[str, ...]:
@@ -125,14 +127,14 @@ def gpus(text: str) -> dict[str, tuple[str, int]]:
 
     A consumable of the whole cluster (gc) says nothing of a host.
     """
-    found, host = {}, ""
+    of_host, host = {}, ""
     for line in text.splitlines():
         if match := GPU.search(line):
             if not match[1].startswith("g"):
-                found[host] = (match[1], int(float(match[2])))
+                of_host[host] = (match[1], int(float(match[2])))
         elif re.match(r"[A-Za-z0-9]", line):
             host = line.split()[0]
-    return found
+    return of_host
 
 
 def _in_use(listed: Mapping[str, tuple[str, int]]) -> Iterator[str]:
@@ -196,9 +198,9 @@ def tree(text: str) -> Tree:
     A group that names other groups is ignored: only groups of hosts are leaves.
     """
     joined = re.sub(r"\\\s*\n\s*", " ", text)
-    found = re.findall(r"^group_name\s+(@\S+)\s*\nhostlist\s+(.*)$", joined, re.MULTILINE)
+    groups = re.findall(r"^group_name\s+(@\S+)\s*\nhostlist\s+(.*)$", joined, re.MULTILINE)
     leaves = {}
-    for group, words in found:
+    for group, words in groups:
         hosts = [word for word in words.split() if word != "NONE"]
         if hosts and not any(word.startswith("@") for word in hosts):
             leaves[group] = hosts

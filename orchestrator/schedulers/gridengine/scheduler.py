@@ -95,8 +95,8 @@ class GridEngine(Scheduler):
         return directives("#$", [*options, *request.extra], LONGEST_BYTES)
 
     def refuses(self, value: str) -> str | None:
-        found = next((char for char in value if char in MEANS_SOMETHING), None)
-        return found and f"holds {found!r}: {MEANS_SOMETHING[found]}"
+        wrong = next((char for char in value if char in MEANS_SOMETHING), None)
+        return wrong and f"holds {wrong!r}: {MEANS_SOMETHING[wrong]}"
 
     def _word(self, key: str, value: str) -> str:
         """A value as one word: in quotes if it has blanks. No word can contain a quote."""

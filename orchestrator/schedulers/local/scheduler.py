@@ -59,8 +59,8 @@ def memory_bytes(text: str) -> int | None:
 
 def gpu_type(names: list[str]) -> str | None:
     """The type of the GPUs if all are alike, as h100 for 'NVIDIA H100 80GB HBM3', else None."""
-    found = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
-    return found.pop() if len(found) == 1 else None
+    types = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
+    return types.pop() if len(types) == 1 else None
 
 
 def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:

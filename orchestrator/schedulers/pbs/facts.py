@@ -92,10 +92,10 @@ class Queues:
 
     def all(self) -> tuple[Queue, ...]:
         """All queues. Raises SiteError if there are none."""
-        found = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
-        if not found:
+        names = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
+        if not names:
             raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
-        return tuple(self.queue(name) for name in found)
+        return tuple(self.queue(name) for name in names)
 
     def queue(self, name: str) -> Queue:
         """The queue `name`. A routing queue has the nodes of all queues that it leads to, and their widest limits."""
@@ -162,10 +162,10 @@ def _words(listed: str) -> list[str]:
 
 def _hosts(vnodes: Mapping[str, Record]) -> list[list[Record]]:
     """The resources of the vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
-    found: dict[str, list[Record]] = {}
+    hosts: dict[str, list[Record]] = {}
     for name, vnode in vnodes.items():
-        found.setdefault(host_of(name, vnode), []).append(resources_of(vnode))
-    return list(found.values())
+        hosts.setdefault(host_of(name, vnode), []).append(resources_of(vnode))
+    return list(hosts.values())
 
 
 def _kind(vnodes: list[Record]) -> NodeKind:
@@ -186,15 +186,15 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
     count: a second one is not the server's.
     """
     attribute = re.compile(indent + r"([A-Za-z_][\w.-]*) = (.*)")
-    found: dict[str, dict[str, str]] = {}
+    objects: dict[str, dict[str, str]] = {}
     attributes: dict[str, str] = {}
     for line in text.replace("\n\t", "").split("\n"):
         if line.startswith(head) and line[:1].strip():
             attributes = {}
-            found.setdefault(line.removeprefix(head).strip(), attributes)
+            objects.setdefault(line.removeprefix(head).strip(), attributes)
         elif match := attribute.fullmatch(line):
             attributes.setdefault(match[1], match[2].strip())
-    return found
+    return objects
 
 
 def vnodes_in(text: str) -> dict[str, dict[str, str]]:

@@ -85,8 +85,8 @@ def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Q
         words = line.split("|")
         if len(words) == 5:
             kinds.setdefault(words[0].rstrip("*"), []).append(_kind(words[1:]))
-    found = [words_of(line) for line in partitions.splitlines()]
-    named = {words["PartitionName"]: words for words in found if "PartitionName" in words}
+    rows = [words_of(line) for line in partitions.splitlines()]
+    named = {words["PartitionName"]: words for words in rows if "PartitionName" in words}
     read = tuple(_queue(words, tuple(kinds.get(name, ())), accounts) for name, words in named.items())
     if not read:
         raise SiteError(f"`{' '.join(PARTITIONS)}` shows no partition: {partitions.strip()[:80]!r}")

@@ -133,8 +133,8 @@ class Slurm(Scheduler):
         raise SiteError(f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted")
 
     def job_elsewhere(self, stdout: str) -> str:
-        found = CLUSTER.search(stdout)  # squeue may not show such a job
-        return f"sbatch submitted job {found[1]} to the cluster {found[2]}; see `squeue -M {found[2]}`" if found else ""
+        job = CLUSTER.search(stdout)  # squeue may not show such a job
+        return f"sbatch submitted job {job[1]} to the cluster {job[2]}; see `squeue -M {job[2]}`" if job else ""
 
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}_{index}"

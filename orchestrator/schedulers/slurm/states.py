@@ -134,15 +134,17 @@ def queued(said: Finished) -> dict[str, Status]:
     """The states of the jobs in squeue's output."""
     said.check("asking Slurm for the states of jobs")
     rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
-    found = {job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}  # a reason may contain any text
-    return with_arrays(found, _array_of)
+    states = {
+        job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows
+    }  # a reason may contain any text
+    return with_arrays(states, _array_of)
 
 
 def starts(said: Finished) -> dict[str, float]:
     """The estimated starts in squeue's output, of time.time(); a job without one has N/A."""
     said.check("asking Slurm when jobs will start")
-    found = {row[0]: moment(row[1]) for line in said.stdout.splitlines() if len(row := line.split("|")) == 2}
-    return {job: start_s for job, start_s in found.items() if start_s is not None}
+    starts_s = {row[0]: moment(row[1]) for line in said.stdout.splitlines() if len(row := line.split("|")) == 2}
+    return {job: start_s for job, start_s in starts_s.items() if start_s is not None}
 
 
 def moment(text: str) -> float | None:
