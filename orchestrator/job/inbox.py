@@ -22,11 +22,11 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.job import copies
 from torusrun.orchestrator.job.load.monitor import of_node
 from torusrun.orchestrator.job.recorded import recorded
+from torusrun.orchestrator.job.shell_requests import starter
 from torusrun.orchestrator.job.start.launch_order import ordered
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.job.turns import Turn, Turns
-from torusrun.orchestrator.job.wire.request import starter
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState

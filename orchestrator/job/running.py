@@ -16,7 +16,7 @@ from torusrun.orchestrator.job.earlier import end_remains
 from torusrun.orchestrator.job.gather import RankRecords, lost_hosts
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch, SlowWatch
 from torusrun.orchestrator.job.relay import NetworkWatch, Relay
-from torusrun.orchestrator.job.wire.request import starter
+from torusrun.orchestrator.job.shell_requests import starter
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.records import End, is_done

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job.wire.connection import CALLING, Connection, Frame, Proofs
+from torusrun.orchestrator.job.connection import CALLING, Connection, Frame, Proofs
 from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, hear, say
 from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
 from torusrun.orchestrator.nodes.preflight.preflight import passed

@@ -23,8 +23,8 @@ from tests.unit.test_shell_connection import OPEN
 from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells import addresses, program
-from torusrun.orchestrator.job.wire import request
-from torusrun.orchestrator.job.wire.connection import (
+from torusrun.orchestrator.job import shell_requests
+from torusrun.orchestrator.job.connection import (
     CALLED,
     CALLING,
     HEAD,
@@ -36,7 +36,7 @@ from torusrun.orchestrator.job.wire.connection import (
     Frame,
     Proofs,
 )
-from torusrun.orchestrator.job.wire.request import ShellRequest
+from torusrun.orchestrator.job.shell_requests import ShellRequest
 
 LIMIT_S = 60.0
 KEYS = {"sends": b"s" * 32, "receives": b"r" * 32}
@@ -119,7 +119,7 @@ class Relay:
 
     def _run(self) -> None:
         """Start the program of the first request, with the port of the relay."""
-        asked = request.read(first_request(self._requests))
+        asked = shell_requests.read(first_request(self._requests))
         path = replace(asked, port=self._listener.getsockname()[1]).write(self._own)
         self.program = subprocess.Popen(
             [sys.executable, "-m", "torusrun.orchestrator.beside.shells.program", str(path)]
@@ -163,7 +163,7 @@ class Relay:
 
 
 def first_request(folder: Path) -> Path:
-    return until(lambda: request.lying_in(folder), "a request")[0]
+    return until(lambda: shell_requests.lying_in(folder), "a request")[0]
 
 
 def unchanged(piece: bytes) -> bytes:
@@ -242,7 +242,7 @@ def test_silent_strangers_do_not_keep_the_job_out(tmp_path: Path) -> None:
 
     def job() -> None:
         path = first_request(tmp_path)
-        port = request.read(path).port
+        port = shell_requests.read(path).port
         strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(30))
         subprocess.run(
             [sys.executable, "-m", "torusrun.orchestrator.beside.shells.program", str(path)], timeout=2 * LIMIT_S

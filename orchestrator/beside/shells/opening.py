@@ -19,8 +19,8 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.terminal.output import raw
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
-from torusrun.orchestrator.job.wire import request as requests
-from torusrun.orchestrator.job.wire.connection import (
+from torusrun.orchestrator.job import shell_requests as requests
+from torusrun.orchestrator.job.connection import (
     CALLED,
     CHUNK_BYTES,
     CODE,
@@ -33,7 +33,7 @@ from torusrun.orchestrator.job.wire.connection import (
     Proofs,
     written,
 )
-from torusrun.orchestrator.job.wire.request import ShellRequest
+from torusrun.orchestrator.job.shell_requests import ShellRequest
 
 ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system

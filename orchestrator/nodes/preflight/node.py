@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import TorusrunError
-from torusrun.orchestrator.job.wire.connection import CALLING, Connection, Proofs
+from torusrun.orchestrator.job.connection import CALLING, Connection, Proofs
 from torusrun.orchestrator.nodes.preflight import order as orders
 from torusrun.orchestrator.nodes.preflight import pair
 from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say

@@ -145,7 +145,7 @@ def _limit(
     record: Record, reached: Iterable[Record], resource: str, read: Callable[[str], float | None]
 ) -> float | None:
     """The most that a job may ask for, by the queue's own limit and the widest of the queues that it leads to."""
-    own, *others = (read(one.get(f"resources_max.{resource}", "")) for one in (record, *reached))
+    own, *others = (read(each.get(f"resources_max.{resource}", "")) for each in (record, *reached))
     known = [other for other in others if other is not None]
     widest = max(known) if known and len(known) == len(others) else None
     return min((limit for limit in (own, widest) if limit is not None), default=None)

@@ -30,13 +30,13 @@ LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without
 
 
 def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
-    one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
-    return ["srun", f"--jobid={job_id}", "--overlap", *one, *(["--pty"] if terminal else []), *argv]
+    options = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
+    return ["srun", f"--jobid={job_id}", "--overlap", *options, *(["--pty"] if terminal else []), *argv]
 
 
 def _remote(host: str, command: str) -> list[str]:
-    one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
-    return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
+    options = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
+    return ["srun", *options, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
 
 
 def _broadcast(
