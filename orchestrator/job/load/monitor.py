@@ -56,6 +56,24 @@ def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
     return CpuTime(worked, total)
 
 
+@dataclass(frozen=True)
+class Look:
+    """The counters of a node; None for those that it did not report."""
+
+    cpu: CpuTime | None = None
+    memory: tuple[int, int] | None = None  # used, and all
+
+
+def look(cores: Collection[int], root: Path = Path("/")) -> Look:
+    """The current counters. Raises nothing if the node does not report one."""
+    cpu = memory = None
+    with contextlib.suppress(OSError, ValueError):
+        cpu = cpu_time((root / "proc/stat").read_text(), cores)
+    with contextlib.suppress(OSError, ValueError):
+        memory = job_memory.memory(root)
+    return Look(cpu, memory)
+
+
 class Monitor:
     """`with Monitor(...):` writes the load of the job's `cores` and `ranks` here into the record of the first rank."""
 
@@ -117,21 +135,3 @@ def of_node(attempt: Attempt, placement: Placement, host: str, cores: Collection
     if not here:
         raise SiteError(f"{attempt.placement}: no rank is placed on {host}")
     return Monitor(attempt, here, len(placement.hosts), cores)
-
-
-@dataclass(frozen=True)
-class Look:
-    """The counters of a node; None for those that it did not report."""
-
-    cpu: CpuTime | None = None
-    memory: tuple[int, int] | None = None  # used, and all
-
-
-def look(cores: Collection[int], root: Path = Path("/")) -> Look:
-    """The current counters. Raises nothing if the node does not report one."""
-    cpu = memory = None
-    with contextlib.suppress(OSError, ValueError):
-        cpu = cpu_time((root / "proc/stat").read_text(), cores)
-    with contextlib.suppress(OSError, ValueError):
-        memory = job_memory.memory(root)
-    return Look(cpu, memory)

@@ -95,7 +95,7 @@ class LeftBehind:
         self._end, self.kept = os.pipe()
 
     def begun(self) -> None:
-        """The program has inherited the descriptor."""
+        """Close this process's own descriptor, once the program has inherited it."""
         os.close(self.kept)
 
     def wait(self, most_s: float) -> bool:
