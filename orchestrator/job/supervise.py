@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
@@ -96,22 +95,18 @@ class Supervisor:
         self.job = in_job.read(attempt) or InJob("", time.time() + self.plan.run.time_s)
         self.held = RunFolder(Path(self.job.held)) if self.job.held else None
         self.limit_s = self.job.left_s
-        self.short = ""  # the cores that the scheduler did not give, in words
         self.looked_s = 0.0
         self.scheduler = schedulers.get(self.plan.site.scheduler)
         process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
 
     def run(self, job: str) -> End:
-        """The attempt's end. If it ended badly, the reason also names cores that were not given: a possible cause."""
+        """The attempt's end."""
         try:
-            end = self._run(job)
+            return self._run(job)
         except Superseded as error:
-            end = ended(How.SUPERSEDED, why=error)
+            return ended(How.SUPERSEDED, why=error)
         except TorusrunError as error:
-            end = failed(error)
-        if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
-            return end
-        return replace(end, reason=f"{end.reason}; {self.short}")
+            return failed(error)
 
     def _run(self, job: str) -> End:
         unmet = dependencies.unmet(ledger.events(self.folder.ledger), self.attempt.number)
@@ -130,7 +125,6 @@ class Supervisor:
         forget_first(self.folder, self.attempt)
         self.planned = hooks.begins(self.folder, self.planned)
         self.plan = self.planned.plan
-        self._count_cores()
         starter = launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)
         if isinstance(hosts, End):
@@ -207,12 +201,6 @@ class Supervisor:
             return self.job.checked
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
-
-    def _count_cores(self) -> None:
-        """Note how many cores the scheduler did not give, if it says so."""
-        self.short = self.scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
-        if self.short:
-            print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
 
     def _sound_hosts(self, starter: Launcher) -> Sequence[str] | End:
         """The allocated hosts that a preflight finds sound; the attempt's end if those are too few.

@@ -62,7 +62,6 @@ class Traits:
 
     one_machine: bool = False  # whether there are no other nodes
     has_arrays: bool = False  # whether a request may be an array, of which some tasks run at once
-    reports_all_jobs: bool = False  # whether `status_query` also reports the user's jobs that were not named
     cancels_many: bool = False  # whether the ids of more jobs may follow `cancel_command`
     outlives_hosts: bool = False  # whether jobs continue without lost hosts, also if they do not ask for it
     cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude hosts
@@ -269,10 +268,6 @@ class Scheduler(ABC):
 
         Raises SiteError if they cannot be determined.
         """
-
-    def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
-        """Inside a job: how many of the `cpus` cores for all its ranks seem to be missing, in words; '' if none."""
-        return ""
 
 
 def hosts_of(scheduler: Scheduler) -> list[str]:

@@ -41,7 +41,6 @@ class Noting(Scheduler):
 
     name = "noting"
     variables = Variables("NOTING_JOB")
-    traits = Traits(reports_all_jobs=True)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

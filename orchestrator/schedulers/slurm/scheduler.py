@@ -61,7 +61,6 @@ class Slurm(Scheduler):
         elsewhere=("SLURM_CLUSTERS",),
     )
     traits = Traits(
-        reports_all_jobs=True,
         cancels_many=True,
         cannot_exclude="",
         has_arrays=True,
