@@ -11,8 +11,8 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BufferedWriter
 from pathlib import Path
-from typing import IO
 
 from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.strangers import objection
@@ -168,7 +168,7 @@ def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
         raise
 
 
-def appended(path: Path) -> IO[bytes]:
+def appended(path: Path) -> BufferedWriter:
     """A regular file to append to, which the umask may leave readable for others; made if missing. Raises OSError."""
     return open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, READABLE), "ab")
 

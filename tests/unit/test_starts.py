@@ -23,7 +23,6 @@ from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.plan.chain import attempts
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file
-from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 
@@ -34,7 +33,6 @@ SQUEUE = """25|pend|alice|lab|main|PENDING|Resources|0:00|10:00|8|8|(Resources)|
 27|dep|alice|lab|main|PENDING|Dependency|0:00|10:00|1|1|(Dependency)|N/A|N/A
 28|later|alice|lab|main|PENDING|BeginTime|0:00|10:00|1|1|(BeginTime)|2026-11-21T00:36:17|N/A
 29_[1-3%1]|arr|alice|lab|main|PENDING|Priority|0:00|10:00|1|1|(Priority)|N/A|N/A"""
-TEST_ONLY = "sbatch: Job 23 to start at 2026-11-21T00:36:17 using 4 processors on nodes node[1-2] in partition main"
 # The attribute is in the form of a PBS that others recorded (estimated.start_time = Tue Feb 14 02:10:01 2023).
 QSTAT = """Job Id: 7.pbs
     job_state = Q
@@ -65,12 +63,6 @@ def test_slurm_shows_starts_of_some_waiting_jobs() -> None:
         query.read(said("", 1))
 
 
-def test_sbatch_says_when_a_job_would_start() -> None:
-    assert Slurm().start_in(TEST_ONLY) == START.timestamp()
-    assert Slurm().start_in("sbatch: Job 23 to start at some time") is None
-    assert PBS().start_in(TEST_ONLY) is None
-
-
 def test_pbs_shows_starts_of_some_waiting_jobs() -> None:
     query = PBS().start_query(["7.pbs", "8.pbs"])
     assert list(query.command[-2:]) == ["7.pbs", "8.pbs"]
@@ -86,9 +78,6 @@ class Counted(Slurm):
     def start_query(self, job_ids: Sequence[str]):  # type: ignore[no-untyped-def]
         made = super().start_query(job_ids)
         return replace(made, command=["sh", "-c", f"echo x >> {self.folder}/count; cat {self.folder}/queue"])
-
-    def ask_command(self, request: Request) -> list[str]:
-        return ["sh", "-c", f"echo x >> {self.folder}/count; echo '{TEST_ONLY}'"]
 
 
 @pytest.fixture
