@@ -18,6 +18,7 @@ import pytest
 
 from tests.unit import damage
 from tests.unit.run_folders import make, write_specs
+from tests.unit.verbs import Capsys, Patch
 from tests.waiting import until
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
@@ -49,7 +50,7 @@ class Desk:
     """A home with a completed run, a failed one and a third that is never damaged."""
 
     home: Path
-    capsys: pytest.CaptureFixture[str]
+    capsys: Capsys
     completed: RunFolder
     failed: RunFolder
     healthy: RunFolder
@@ -117,18 +118,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunFolder, Run
     return home, *runs
 
 
-def at_home(home: Path, patch: pytest.MonkeyPatch) -> None:
+def at_home(home: Path, patch: Patch) -> None:
     for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         patch.delenv(variable, raising=False)
     patch.setenv("HOME", str(home))
 
 
 @pytest.fixture
-def desk(
-    made: tuple[Path, RunFolder, RunFolder, RunFolder],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Desk]:
+def desk(made: tuple[Path, RunFolder, RunFolder, RunFolder], capsys: Capsys, monkeypatch: Patch) -> Iterator[Desk]:
     home, *runs = made
     at_home(home, monkeypatch)
     before, hard = resource.getrlimit(resource.RLIMIT_AS)

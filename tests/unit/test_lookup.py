@@ -6,8 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import ledger
@@ -32,14 +31,14 @@ def cut_off(folder: Path, scheduler: str) -> RunFolder:
     return run
 
 
-def stub(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def stub(folder: Path, name: str, text: str, monkeypatch: Patch) -> None:
     (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
     (folder / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
 
 
-def test_a_job_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: Patch) -> None:
     """Pending, so it has not told of itself yet."""
     run = cut_off(tmp_path, "slurm")
     stub(tmp_path, "squeue", 'case "$*" in *--name=x-1*) echo 71;; *) echo "71|PENDING|Priority|";; esac', monkeypatch)
@@ -50,7 +49,7 @@ def test_a_job_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: p
     assert ledger.last(ledger.events(run.ledger), Submitted, 1), "what was found out is kept"
 
 
-def test_an_array_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch: Patch) -> None:
     """Slurm lists its running task and its waiting ones apart: %i is a task's id, as 7_[1-19%1], %F the array's."""
     run = cut_off(tmp_path, "slurm")
     named = r'echo "$*" | grep -q "=%F$" && printf "7\n7\n" || printf "7_0\n7_[1-19%%1]\n"'
@@ -62,7 +61,7 @@ def test_an_array_with_the_runs_name_becomes_its_job(tmp_path: Path, monkeypatch
     assert [event.job for event in ledger.events(run.ledger) if isinstance(event, Submitted)] == ["7"], "noted once"
 
 
-def test_another_users_job_with_that_name_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_users_job_with_that_name_is_ignored(tmp_path: Path, monkeypatch: Patch) -> None:
     """Names are seen by everybody; qselect tells of everybody's jobs unless it is given a user."""
     run = cut_off(tmp_path, "pbs")
     mine = f'case " $* " in *" -u {pwd.getpwuid(os.geteuid()).pw_name} "*) ;; *) echo 6.pbs1;; esac'
@@ -71,16 +70,14 @@ def test_another_users_job_with_that_name_is_ignored(tmp_path: Path, monkeypatch
     assert view.state is State.LOST and "pbs has no job named 'x-1'" in view.reason
 
 
-def test_where_there_is_no_such_job_the_attempt_is_lost_and_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_is_no_such_job_the_attempt_is_lost_and_can_be_resumed(tmp_path: Path, monkeypatch: Patch) -> None:
     run = cut_off(tmp_path, "slurm")
     stub(tmp_path, "squeue", "exit 0", monkeypatch)
     (view,) = views([run], time.time() + LATER_S)
     assert view.state is State.LOST and "slurm has no job named 'x-1'" in view.reason
 
 
-def test_a_scheduler_that_does_not_answer_leaves_it_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_does_not_answer_leaves_it_unknown(tmp_path: Path, monkeypatch: Patch) -> None:
     run = cut_off(tmp_path, "slurm")
     stub(tmp_path, "squeue", "echo Unable to contact slurm controller >&2; exit 1", monkeypatch)
     (view,) = views([run], time.time() + LATER_S)
