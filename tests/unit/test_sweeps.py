@@ -30,7 +30,6 @@ from torusrun.orchestrator.run.state import lookup, outcome
 from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.sweeps import cost
 from torusrun.orchestrator.sweeps.batches import Batch
 from torusrun.orchestrator.sweeps.submit import first, proposed
 from torusrun.orchestrator.sweeps.table import Spent, spent
@@ -361,18 +360,6 @@ def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> 
     assert spent([run]) == Spent(1.0, 3600.0), "its next attempt waits in the queue: nothing is at work"
 
 
-def test_members_that_differ_in_rates_alone_have_one_forecast(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4}\nimage_us: {resnet-digits: 100}\n"
-    (home / "site.yaml").write_text(site)
-    (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ngrid: 4x1\ntrain: {epochs: 2}\n")
-    made: list[object] = []
-    kept = cost.forecast_of
-    monkeypatch.setattr(cost, "forecast_of", lambda plan: (made.append(plan), kept(plan))[1])
-    values = ("train.optimizer.lr=0.1,0.2,0.4", "train.epochs=1,2")
-    found = cost.cost(plan_sweep(home / "run.yaml", values=values))
-    assert len(made) == 2 and not found.unknown, "one for each number of epochs"
-
-
 def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -399,9 +386,8 @@ def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
     nodes = found["members"][0]["plan"]["spec"]["nodes"]
     assert found["node_hours"] == pytest.approx(bare["node_hours"] + 4 * nodes * 22 / 3600)
     assert main(words) == 0
-    assert (
-        "start and stop of each member: 22.0 s, the median of 3 runs of yours on this site" in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert "start and stop of each member: 22.0 s, the median of 3 runs of yours on this site" in said
 
 
 def test_verbs_take_the_name_of_a_sweep_for_its_members(
