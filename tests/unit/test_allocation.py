@@ -346,9 +346,8 @@ def test_a_client_that_was_killed_before_its_request_leaves_an_attempt_to_resume
 
 
 def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
-    KeeperState(os.getpid(), "here", time.time() + 60, 60, time.time(), "first", ("second", "third")).write(
-        held.attempt(1)
-    )
+    now_s = time.time()
+    KeeperState(os.getpid(), "here", now_s + 60, 60, now_s, "first", ("second", "third")).write(held.attempt(1))
     third = in_hold(read_record(in_it(held, "third")), RUNNING)
     assert third and third.reason == f"waits in {held.run_id} for first, second"
     said = told_by_keeper(read_record(held), RUNNING).reason

@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from torusrun.orchestrator.place.placement.charge import Charge, cheapest
 
 from tests.unit.torus_cases import every, names, racks, shuffled
 from torusrun.orchestrator.place.cost.all_reduce import Backend

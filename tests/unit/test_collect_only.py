@@ -195,7 +195,5 @@ def test_a_login_node_does_not_choose_what_is_overwritten(
     run_at("bad")
     assert collect("a-1", path, ".") in (2, 3)
     assert why in capsys.readouterr().err
-    assert {name: (place / name).read_text() for name in files(home / "place")} == {
-        "train.py": "mine",
-        ".bashrc": "mine",
-    }
+    got = {name: (place / name).read_text() for name in files(home / "place")}
+    assert got == {"train.py": "mine", ".bashrc": "mine"}

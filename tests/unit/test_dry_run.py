@@ -25,15 +25,8 @@ SITES = {
     "local": "scheduler: local\nlauncher: spawn\n",
 }
 NODE = "node: {ranks: 2, hcas: [mlx5_0, mlx5_1], interface: lo}\n"
-HEADINGS = [
-    "Submit command",
-    "Launcher",
-    "Program of every rank",
-    "Environment of rank 0",
-    "Code, ",
-    "Files ",
-    "Job script",
-]
+HEADINGS = ["Submit command", "Launcher", "Program of every rank", "Environment of rank 0", "Code, ", "Files "]
+HEADINGS.append("Job script")
 
 
 @pytest.fixture
@@ -109,10 +102,7 @@ def test_an_account_that_the_submit_command_names_is_in_no_directive(
 def test_hosts_and_addresses_that_are_not_known_are_symbols(project: Path, scheduler: str) -> None:
     shown = dry_run(planned(project, scheduler))
     assert shown.placement.hosts == ["<host 1>", "<host 2>"]
-    assert (shown.environment["MASTER_ADDR"], shown.environment["MASTER_PORT"]) == (
-        "<address of host 1>",
-        "<free port>",
-    )
+    assert [shown.environment[f"MASTER_{each}"] for each in ("ADDR", "PORT")] == ["<address of host 1>", "<free port>"]
     assert (shown.environment["WORLD_SIZE"], shown.environment["UCX_NET_DEVICES"]) == ("4", "mlx5_0:1")
     assert "4 ranks on 2 hosts, <host 1> to <host 2>, 2 on each" in text(shown)
 
@@ -147,9 +137,8 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     (project / "x.sif").write_bytes(b"an image")
     container = f"container: {{runtime: {command}, bind: ['/tmp:/data:ro']" + (", stage: $NODE}\n" if stage else "}\n")
     shown = dry_run(planned(project, "slurm", container, COMMAND + "image: ./x.sif\n"))
-    assert (
-        shown.container and shown.container[:3] == [command, "--quiet", "exec"] and "/tmp:/data:ro" in shown.container
-    )
+    assert shown.container and shown.container[:3] == [command, "--quiet", "exec"]
+    assert "/tmp:/data:ro" in shown.container
     assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
     assert shown.order.container
     unstaged = replace(shown.order.container, stage=None)

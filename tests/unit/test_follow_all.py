@@ -91,14 +91,13 @@ def begun(runs: list[RunFolder], seen: Seen) -> Followed:
     return followed
 
 
-def test_while_nothing_changes_nothing_is_read_or_queried(runs: list[RunFolder], seen: Seen) -> None:
+def test_while_nothing_changes_nothing_is_read_or_queried_and_new_steps_are_shown(
+    runs: list[RunFolder], seen: Seen
+) -> None:
     followed = begun(runs, seen)
     first = followed.look()
     assert [view.state for view in followed.look()] == [view.state for view in first]
     assert seen.taken() == ([], []) and not followed.over
-
-
-def test_new_steps_are_shown_without_asking_the_scheduler(runs: list[RunFolder], seen: Seen) -> None:
     followed = begun(runs, seen)
     followed.look()
     Metrics(runs[0].metrics, 1).write("step", step=41, total_steps=50, loss=0.25)

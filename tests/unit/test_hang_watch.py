@@ -124,10 +124,8 @@ def test_a_stopped_rank_ends_a_training_after_ten_seconds(job: Callable[..., Job
     training.states[2] = "T"
     assert 10 <= training.ended_s() <= 14
     assert training.end.cause is Cause.HANG and training.end.ranks == (2,)
-    assert (
-        training.end.reason.startswith("no progress for 1")
-        and " (limit: 10 s for steps): rank 2" in training.end.reason
-    )
+    reason = training.end.reason
+    assert reason.startswith("no progress for 1") and " (limit: 10 s for steps): rank 2" in reason
 
 
 @pytest.mark.parametrize(("grid", "least_s"), [((4,), 10), ((2, 2), 60)])

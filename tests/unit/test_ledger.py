@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.base import private, whole_lines
+from torusrun.orchestrator.base import whole_lines
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import events, ledger
@@ -50,12 +50,6 @@ def test_a_truncated_line_is_left_out_and_the_next_event_counts(tmp_path: Path) 
         file.write('{"t": 1, "event": "sta')
     ledger.append(path, Ended(1, state=State.FAILED, reason=""))
     assert [e.kind for e in ledger.events(path)] == ["submitted", "ended"]
-
-
-def test_the_ledger_is_its_owners_alone(tmp_path: Path) -> None:
-    with private.umask(private.UMASK):
-        ledger.append(tmp_path / "ledger.jsonl", Submitted(1, "7"))
-    assert (tmp_path / "ledger.jsonl").stat().st_mode & 0o077 == 0
 
 
 def test_a_reader_who_holds_a_lock_stops_nobody_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

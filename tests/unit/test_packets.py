@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.packets import simulate
-from benchmarks.packets.gloo import HEADER_BYTES, Gloo, Program, Signal
+from benchmarks.packets.gloo import HEADER_BYTES, Gloo, Program
 from benchmarks.packets.schedule import ITEM_BYTES, Job, gloo_ring, torus
 from benchmarks.packets.simulate import Placed
-from benchmarks.packets.stream import IN_ADAPTER, PACKET_BYTES, Stream
+from benchmarks.packets.stream import PACKET_BYTES, Stream
 from benchmarks.packets.wire import Clock, OneWay
 from tests.unit.torus_cases import names
 from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
 from torusrun.orchestrator.place.placement.timing import HostsLayout
 
 RATE = 1e7  # bytes per second
-LINK = Link(RATE)
 MOST_PACKETS = 20_000  # of a simulation, before each link is counted; larger vectors get larger packets
 
 
@@ -67,22 +65,6 @@ def test_connections_share_a_full_link_equally() -> None:
     assert ends == [pytest.approx(2e6 / RATE, rel=0.03)] * 2
 
 
-def test_a_message_waits_behind_the_one_before_in_its_stream() -> None:
-    clock, ends = Clock(), list[float]()
-    wide = Stream(clock, [OneWay(1 / RATE)], 0.0)
-    wide.put(1e6, lambda: None)
-    wide.put(100, lambda: ends.append(clock.now_s))
-    clock.run()
-    assert ends == [pytest.approx((1e6 + 100) / RATE)]
-
-
-def test_a_bucket_passes_what_a_pause_has_saved() -> None:
-    clock, ends = Clock(), list[float]()
-    Stream(clock, [OneWay(1 / RATE, burst_s=5e4 / RATE)], 0.0).put(2e5, lambda: ends.append(clock.now_s))
-    clock.run()
-    assert ends == [pytest.approx(1.5e5 / RATE)]
-
-
 def test_data_leaves_only_when_its_receiver_is_ready() -> None:
     clock, ends = Clock(), list[float]()
     gloo = Gloo(clock, lambda a, b: Stream(clock, [OneWay(1 / RATE)], 0.0), 0.0, Random(0))
@@ -123,24 +105,6 @@ def test_the_same_simulation_has_the_same_bits_and_rounds_may_differ() -> None:
     assert first == second and len(first) == 3
 
 
-def test_ranks_that_wait_for_one_another_are_an_error() -> None:
-    def stuck(gloo: Gloo, rank: int) -> list[Program]:
-        return [iter([Signal()])]
-
-    known = cluster([2])
-    with pytest.raises(ValueError, match="2 of 2 threads of ranks wait forever"):
-        Placed(known, names(known), 1).rounds_s(stuck)
-
-
-def test_an_adapter_takes_turns_between_connections() -> None:
-    """A short message of one connection does not wait for all of another's."""
-    clock, own, ends = Clock(), OneWay(1 / RATE), list[float]()
-    Stream(clock, [own], 0.0).put(1e6, lambda: None)
-    Stream(clock, [own], 0.0).put(100, lambda: ends.append(clock.now_s))
-    clock.run()
-    assert ends[0] <= (IN_ADAPTER * PACKET_BYTES + 200) / RATE
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_formulas_and_packets_agree_if_all_groups_of_a_phase_are_alike(data: st.DataObject) -> None:
@@ -153,17 +117,3 @@ def test_formulas_and_packets_agree_if_all_groups_of_a_phase_are_alike(data: st.
     layout = HostsLayout(known, names(known), per_node, "gloo")
     found_s = second_round_s(known, (x, ranks // x), 800_000, per_node)
     assert found_s == pytest.approx(layout.torus((x, ranks // x))(800_000), rel=0.08)
-
-
-def test_64_ranks_with_100_mb_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks = list[Clock]()
-
-    class Counted(Clock):
-        def __init__(self) -> None:
-            super().__init__()
-            clocks.append(self)
-
-    monkeypatch.setattr(simulate, "Clock", Counted)
-    known = cluster([4, 4, 4, 4], uplink=2 * RATE, per_node=4)
-    assert second_round_s(known, (8, 8), 100e6, 4) > 0
-    assert sum(clock.entered for clock in clocks) < 400_000, "about 2 us for each: below 2 s; use larger packets"

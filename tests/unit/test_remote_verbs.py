@@ -219,10 +219,8 @@ def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
     assert main(["cancel", sweep]) == 2
     assert "none of which is waiting or running" in capsys.readouterr().err
     there = api.open_sweep("last")
-    assert [view.state for view in there.wait()] == [State.COMPLETED] * 2 and there.settings() == [
-        {"env.N": "1"},
-        {"env.N": "2"},
-    ]
+    assert [view.state for view in there.wait()] == [State.COMPLETED] * 2
+    assert there.settings() == [{"env.N": "1"}, {"env.N": "2"}]
     with pytest.raises(UserError, match="nothing to resume"):
         there.resume()
 

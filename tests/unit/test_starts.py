@@ -117,11 +117,6 @@ def test_a_scheduler_that_fails_is_not_queried_again_at_once(client: Client) -> 
     assert answers.starts(client, ["1"]) == answers.starts(client, ["1"]) == {} and count(client) == 1
 
 
-def test_without_a_place_every_process_asks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "/proc/no/such")
-    assert answers.starts(client, ["1"]) and answers.starts(client, ["1"]) and count(client) == 2
-
-
 def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
     assert not answers.starts(replace(client, until_s=time.monotonic() - 1.0), ["1"])
     assert count(client) == 0
@@ -175,12 +170,8 @@ def test_status_shows_when_a_waiting_run_starts_and_is_done(
     assert "and needs 3 attempts by its time limit (predicted: 2.5 h)" in capsys.readouterr().out
     assert main(["status", "--long", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert run["due"] == {
-        "starts_s": START.replace(year=2036).timestamp(),
-        "left_s": 9000.0,
-        "attempts": 3,
-        "done_s": None,
-    }
+    due = {"starts_s": START.replace(year=2036).timestamp(), "left_s": 9000.0, "attempts": 3, "done_s": None}
+    assert run["due"] == due
     find("last").metrics.write_text(json.dumps({"event": "step", "attempt": 1, "step": 80, "t": time.time()}) + "\n")
     assert main(["status", "--long", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]

@@ -159,13 +159,6 @@ def test_a_submission_without_an_answer_is_looked_for_by_its_name(cluster: Clust
     assert (view.state, view.attempt) == (State.UNKNOWN, 2)
 
 
-def test_nothing_follows_an_attempt_that_its_user_cancelled(cluster: Cluster) -> None:
-    run = cluster.run()
-    ledger.append(run.ledger, CancelRequested(1))
-    assert cluster.ends(run).reason == "cancelled by its user"
-    assert not run.attempt(2).folder.exists()
-
-
 def test_a_cancelled_attempt_is_cancelled_even_if_no_plan_can_follow_it(cluster: Cluster) -> None:
     run = cluster.run()
     plan = plan_files.read_attempt(run, 1).plan

@@ -76,16 +76,10 @@ def test_a_run_is_as_open_as_its_site_says_whatever_the_umask_of_the_caller(home
         assert os.umask(0) == 0, "the caller keeps his umask"
     opened = {str(path.relative_to(run.folder)): mode(path) for path in run.folder.rglob("*")}
     assert opened == {
-        "run.yaml": 0o640,
-        "provenance.json": 0o640,
-        "plan.json": 0o640,
-        "ledger.jsonl": 0o640,
-        "attempts": 0o750,
-        "attempts/1": 0o750,
-        "attempts/1/plan.json": 0o640,
-        "attempts/1/job.sh": 0o640,
+        "run.yaml": 0o640, "provenance.json": 0o640, "plan.json": 0o640, "ledger.jsonl": 0o640, "attempts": 0o750,
+        "attempts/1": 0o750, "attempts/1/plan.json": 0o640, "attempts/1/job.sh": 0o640,
         "attempts/1/.end.json.reserve": 0o640,
-    }
+    }  # fmt: skip
     assert (mode(run.folder), mode(run.folder.parent)) == (0o750, 0o750)
     assert "\numask 027\n" in run.attempt(1).script.read_text()
 

@@ -76,13 +76,6 @@ def test_a_terminal_of_80_columns() -> None:
     ]
 
 
-def test_a_terminal_of_120_columns_has_all_columns() -> None:
-    shown = listing(ALL, 120)
-    assert shown[0].split() == TITLES
-    assert shown[-1].endswith("450/450    -    97.20%  all 4 ranks ended well")
-    assert f"    {KILLED}; `torusrun resume` continues from the newest" in shown
-
-
 def test_columns_that_no_run_fills_are_left_out_on_a_terminal() -> None:
     assert listing([DONE], 80) == [
         "RUN                          SITE    STATE         STEP  LOSS/ACC  WHERE",
@@ -97,19 +90,10 @@ def test_a_long_name_is_never_cut_and_moves_no_other_column() -> None:
     assert shown[2].index("RUNNING") == shown[3].index("RUNNING")
 
 
-def test_the_pause_of_a_running_run_gets_a_line_of_its_own() -> None:
-    assert listing([view(hosts=("g1",), pause="no step for 4 min")], 80)[2] == "    no step for 4 min"
-
-
 def test_long_shows_values_that_have_no_column() -> None:
     submitted_s = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
     shown = listing([view(state=State.FAILED, hosts=("g1", "g2"), submitted_s=submitted_s)], None, long=True)
     assert shown[2] == "    attempt 1, job 4711, submitted 2026-11-21 12:00, grid 2x2, on g[1-2], /r"
-
-
-def test_a_program_that_says_little_of_its_progress() -> None:
-    (_, line) = listing([view(step=7, loss=1e-5, newest_result="loss", hosts=("g[1",))], None)
-    assert line.split()[2:] == ["RUNNING", "-", "7", "-", "1e-05", "g[1"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import make, write_specs
-from tests.unit.test_views_table import PENDING, RUNNING, view
+from tests.unit.test_views_table import view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.records import End
@@ -45,11 +45,6 @@ def test_if_no_run_is_at_work_the_verb_says_so(home: Path, capsys: Said) -> None
         make(write_specs(home), DONE)
 
 
-def test_a_run_that_there_is_not_is_a_mistake(home: Path, capsys: Said) -> None:
-    assert main(["watch", "no-such-*"]) == 2
-    assert "no run's name matches" in capsys.readouterr().err
-
-
 def test_lines_come_at_changes_and_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     one = [view("one", State.PENDING, folder="/1"), view("one", folder="/1", step=1), view("one", folder="/1", step=2)]
     other = [view("other", folder="/2", step=step) for step in (7, 8, 9)]
@@ -62,11 +57,6 @@ def test_lines_come_at_changes_and_now_and_then(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(printed, "LINES_PER_S", float("inf"))
     printed.show(runs)
     assert len(capsys.readouterr().err.splitlines()) == 6
-
-
-def test_a_pending_run_says_why_and_a_running_one_how_far_it_is() -> None:
-    assert printed.words(PENDING, "").endswith("it waits for free nodes (Slurm: Resources)")
-    assert "step 120/450" in printed.words(RUNNING, "")
 
 
 def test_the_curve_of_long_metrics_begins_near_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
