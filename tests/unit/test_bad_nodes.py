@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.hangs import hang
 from torusrun.orchestrator.keys.site import BadNodeRules
@@ -123,7 +124,7 @@ def test_a_damaged_line_is_left_out(line: bytes) -> None:
     assert from_line(line) is None
 
 
-def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 20_000)
     rules = BadNodeRules()
     for number in range(120):
@@ -136,9 +137,7 @@ def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: pytest.Mo
     assert [node.host for node in memory.bad("./s.yaml")] == ["n119"], "a torn line takes no other with it"
 
 
-def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_rewritten(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_rewritten(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 30_000)
     memory.blame("s", ["n0"], "lost", "", run="old", attempt=1, rules=BadNodeRules())
     old = [as_line(lost(f"n{number}", "old", 10**5)) for number in range(180)]

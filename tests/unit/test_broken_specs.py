@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, refuses
 from torusrun.orchestrator.cli.main import main
 
 GOOD = "name: digits\nsite: local\n"
@@ -144,7 +145,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "place", "says"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN])
 def test_a_broken_spec_gets_one_clear_message(
-    text: str, place: str, says: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, place: str, says: str, home: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text(text, encoding="utf-8")
@@ -187,39 +188,34 @@ SITES = [
 
 @pytest.mark.parametrize(("text", "place", "says"), [s[1:] for s in SITES], ids=[s[0] for s in SITES])
 def test_a_broken_site_gets_one_clear_message(
-    text: str, place: str, says: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, place: str, says: str, home: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     site = tmp_path / "mine.yaml"
     head = "" if text.startswith("scheduler") else "scheduler: slurm\n"
     site.write_text(f"# mine\nlauncher: srun\n{head}{text}", encoding="utf-8")
     (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\ntrain: {}\n")
-    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
-    err = capsys.readouterr().err
+    err = refuses(capsys, "plan", str(tmp_path / "run.yaml"))
     assert says in err and f"{site}:{place}: " in err
     assert len(err.strip().splitlines()) == 1, err
 
 
-def test_a_queue_of_the_run_is_named_by_the_run(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_of_the_run_is_named_by_the_run(home: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "mine.yaml").write_text("scheduler: gridengine\nlauncher: mpirun\nqueue: 'a#b'\n")
     (tmp_path / "run.yaml").write_text('name: digits\nsite: mine.yaml\nqueue: "it\'s"\n')
     assert main(["plan", str(tmp_path / "run.yaml")]) == 2
     assert f"{tmp_path}/run.yaml:3:8: 'queue': \"it's\" holds \"'\"" in capsys.readouterr().err
 
 
-def test_several_mistakes_are_reported_together(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_mistakes_are_reported_together(home: Path, tmp_path: Path, capsys: Capsys) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text("nam: x\nsite: local\nnodes: many\ntime: soon\ntrain:\n  batch: 0\n  epok: 1\n")
-    assert main(["plan", str(spec)]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
+    lines = refuses(capsys, "plan", str(spec)).strip().splitlines()
     assert [line.split(str(spec))[1].split(": ")[0] for line in lines] == [
         ":1:1", ":1:1", ":3:8", ":4:7", ":6:10", ":7:3",
     ]  # fmt: skip
 
 
-def test_of_many_mistakes_the_first_are_reported(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_many_mistakes_the_first_are_reported(home: Path, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "run.yaml").write_text(GOOD + "".join(f"k{i}: 1\n" for i in range(1000)))
-    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
-    lines = capsys.readouterr().err.splitlines()
+    lines = refuses(capsys, "plan", str(tmp_path / "run.yaml")).splitlines()
     assert len(lines) == 31 and lines[-1] == "and 970 more mistakes"

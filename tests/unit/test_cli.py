@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import torusrun
-from tests.unit.verbs import prints, refuses
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.cli.main import VERBS, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ DIGITS = str(ROOT / "examples" / "digits.yaml")
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_has_help_with_an_example(verb: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     said = capsys.readouterr().out
@@ -34,9 +34,7 @@ def test_a_stream_that_is_closed_leads_nowhere(stream: str, home: Path) -> None:
     assert text.startswith("# This machine") and text.rstrip().endswith("# in your home folder")
 
 
-def test_a_plan_its_script_and_the_schemas_are_shown_and_nothing_is_written(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_its_script_and_the_schemas_are_shown_and_nothing_is_written(home: Path, capsys: Capsys) -> None:
     script = prints(capsys, "submit", DIGITS, "--print-script", "--site", "slurm")
     assert script.startswith("#!/usr/bin/env bash\n#SBATCH --job-name=digits-")
     assert list(home.iterdir()) == [], "it must write nothing"
@@ -48,18 +46,18 @@ def test_a_plan_its_script_and_the_schemas_are_shown_and_nothing_is_written(
         assert json.loads(prints(capsys, "schema", what))["title"] == f"torusrun {what}"
 
 
-def test_status_without_any_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_any_run(home: Path, capsys: Capsys) -> None:
     assert "no runs yet" in prints(capsys, "status")
     assert json.loads(prints(capsys, "status", "--json")) == {"schema": 1, "runs": []}
 
 
 @pytest.mark.parametrize("verb", ["status", "watch", "logs", "cancel", "resume"])
-def test_an_unknown_run(verb: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run(verb: str, home: Path, capsys: Capsys) -> None:
     assert "there is no run 'digits-2026'" in refuses(capsys, verb, "digits-2026")
 
 
 def test_a_missing_scheduler_is_a_failure_of_the_site_and_leaves_no_run(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    home: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
     assert main(["submit", DIGITS, "--site", "slurm"]) == 3
@@ -77,7 +75,7 @@ def test_the_package_shows_its_public_names_alone_which_are_loaded_on_first_use(
 
 
 def test_an_unexpected_error_prints_one_line_and_writes_a_report(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: Capsys, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     def broken(args: object) -> int:
         raise KeyError("a \x1b[31mkey")

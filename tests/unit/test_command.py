@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base import shipped
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli.main import main
@@ -68,12 +69,9 @@ def prepared(spec: Path, more: str = "") -> tuple[Plan, RunFolder]:
         ("checkpoints: {folder: .}", "'checkpoints.folder' must be a folder below the code"),
     ],
 )
-def test_what_does_not_fit_is_reported_with_its_place(
-    more: str, says: str, spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_fit_is_reported_with_its_place(more: str, says: str, spec: Path, capsys: Capsys) -> None:
     spec.write_text(f"{RUN}{more}\n")
-    assert main(["plan", str(spec)]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses(capsys, "plan", str(spec))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_what_does_not_fit_is_reported_with_its_place(
     ],
 )
 def test_several_programs_that_start_the_ranks_of_a_node_are_refused(
-    command: str, program: str, spec: Path, capsys: pytest.CaptureFixture[str]
+    command: str, program: str, spec: Path, capsys: Capsys
 ) -> None:
     spec.write_text(RUN.replace("[python, train.py]", command))
     main(["plan", str(spec)])
@@ -111,26 +109,23 @@ def test_several_programs_that_start_the_ranks_of_a_node_are_refused(
 @pytest.mark.parametrize(
     "key", ["code: .", "stop: {before: 5m}", "checkpoints: {folder: x}", "exit_codes: {later: [3]}"]
 )
-def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: Capsys) -> None:
     spec.write_text(f"name: x\nsite: local\nranks_per_node: 2\n{key}\n")
-    assert main(["plan", str(spec)]) == 2
-    assert f"{key.split(':')[0]!r} belongs to a 'command'" in capsys.readouterr().err
+    assert f"{key.split(':')[0]!r} belongs to a 'command'" in refuses(capsys, "plan", str(spec))
 
 
-def test_a_run_that_says_nothing_of_what_to_run_is_refused(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_says_nothing_of_what_to_run_is_refused(spec: Path, capsys: Capsys) -> None:
     spec.write_text("name: x\nsite: local\n")
     for verb in ("plan", "submit", "hold"):
-        assert main([verb, str(spec)]) == 2
-        said = capsys.readouterr().err
+        said = refuses(capsys, verb, str(spec))
         assert said.startswith(f"torusrun: {spec}: there is neither 'train' nor 'command'; add 'train: "), said
         assert said.count("\n") == 1
     assert main(["plan", str(spec), "--set", "train.epochs=3"]) == 0
     assert main(["plan", str(spec), "--set", "program=measure"]) == 0, "it measures the digits unless a train says more"
 
 
-def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(spec)]) == 0
-    said = capsys.readouterr().out
+def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: Capsys) -> None:
+    said = prints(capsys, "plan", str(spec))
     assert "command     python train.py\n" in said and f"code        {spec.parent}, copied at submit\n" in said
     assert "the time of this command is not known" in said
 
@@ -198,7 +193,7 @@ def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: 
 
 
 def test_a_command_gets_no_package_that_was_sent_to_a_login_node(
-    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The command's own Python may have other versions of them."""
     sent, made = tmp_path / archive.name(), plan(spec)

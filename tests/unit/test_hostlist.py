@@ -27,14 +27,11 @@ def test_folding_is_the_inverse_of_expanding(parts: list[str | list[str]]) -> No
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
-        ("n[3,1]", ["n3", "n1"]),
-        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
-        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
-        ("n[1,1]", ["n1", "n1"]),
+        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]), ("n[3,1]", ["n3", "n1"]), ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("n[098-101]", ["n098", "n099", "n100", "n101"]), ("n[1,1]", ["n1", "n1"]),
         ("login,g0001,h2-x", ["login", "g0001", "h2-x"]),
     ],
-)
+)  # fmt: skip
 def test_lists_are_as_slurm_writes_them(text: str, names: list[str]) -> None:
     assert fold(names) == text
 

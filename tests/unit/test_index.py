@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder import index, ledger
@@ -43,7 +44,7 @@ def age(run: RunFolder) -> None:
     os.utime(index.place() / run.run_id, (then_s, then_s), follow_symlinks=False)
 
 
-def test_a_folder_that_its_parent_lists_is_not_gone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_its_parent_lists_is_not_gone(home: Path, monkeypatch: Patch) -> None:
     """NFS may answer from its cache that there is no such folder."""
     mine = known(home / "runs" / "mine-1")
     age(mine)
@@ -52,9 +53,7 @@ def test_a_folder_that_its_parent_lists_is_not_gone(home: Path, monkeypatch: pyt
     assert (index.place() / "mine-1").is_symlink() and mine.folder.exists()
 
 
-def test_a_word_never_names_a_folder_where_the_user_stands(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_word_never_names_a_folder_where_the_user_stands(home: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """In a sticky shared folder anybody can make a folder that is called last."""
     mine = known(home / "runs" / "mine-1")
     made(tmp_path / "shared" / "last")
@@ -68,9 +67,7 @@ def test_a_word_never_names_a_folder_where_the_user_stands(
 
 @only_root
 @pytest.mark.parametrize("verb", ["cancel", "resume"])
-def test_a_run_of_another_user_is_not_acted_on(
-    verb: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_another_user_is_not_acted_on(verb: str, home: Path, tmp_path: Path, capsys: Capsys) -> None:
     his = made(tmp_path / "shared" / "his-1")
     os.chown(his.folder, STRANGER, STRANGER)
     before = his.ledger.read_text()
@@ -89,9 +86,7 @@ def test_a_word_that_many_runs_begin_with_names_some_of_them(home: Path) -> None
         index.find("many")
 
 
-def test_a_client_that_was_stopped_while_it_cleaned_delays_no_other(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_was_stopped_while_it_cleaned_delays_no_other(home: Path, monkeypatch: Patch) -> None:
     known(home / "runs" / "first-1")
     monkeypatch.setattr(index, "LOCK_S", 0.1)
     with open(index.place().with_name("lock")) as held:
@@ -140,9 +135,7 @@ def test_a_word_counts_back_from_the_newest(home: Path) -> None:
         index.find("one~3")
 
 
-def test_a_home_that_is_not_there_is_one_message(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_home_that_is_not_there_is_one_message(monkeypatch: Patch, capsys: Capsys, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert main(["status"]) == 3
@@ -163,7 +156,7 @@ def test_a_run_that_a_stranger_can_replace_is_looked_at_only(home: Path) -> None
     assert read_record(run).mine
 
 
-def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("HOME", "nowhere")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     run = made(tmp_path / "run")
@@ -171,9 +164,7 @@ def test_a_run_named_by_its_folder_needs_no_home(tmp_path: Path, monkeypatch: py
     assert read_record(run).mine
 
 
-def test_a_link_that_another_process_removes_meanwhile_is_passed_over(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_another_process_removes_meanwhile_is_passed_over(home: Path, monkeypatch: Patch) -> None:
     known(home / "runs" / "mine-1")
     links = index._links()
     (index.place() / "mine-1").unlink()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.verbs import Patch
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.image_keys import ImageFile
@@ -181,9 +182,7 @@ def test_the_users_site_comes_before_the_shipped_one(home: Path, tmp_path: Path)
     assert plan(tmp_path / "run.yaml", site="slurm").ranks == 4
 
 
-def test_a_site_on_the_command_line_is_relative_to_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_on_the_command_line_is_relative_to_the_working_directory(tmp_path: Path, monkeypatch: Patch) -> None:
     for folder, ranks in (("here", 2), ("beside", 4)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.yaml").write_text(f"scheduler: local\nlauncher: spawn\nnode: {{ranks: {ranks}}}\n")

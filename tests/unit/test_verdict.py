@@ -364,16 +364,12 @@ def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_fo
 
 def test_the_last_stack_in_a_log_is_read() -> None:
     log = [
-        "Current thread 0x01 (most recent call first):",
-        '  File "/old.py", line 1 in old',
-        "something else",
-        "Thread 0x02 (most recent call first):",
-        '  File "/usr/lib/python3.11/threading.py", line 975 in run',
-        "",
+        "Current thread 0x01 (most recent call first):", '  File "/old.py", line 1 in old', "something else",
+        "Thread 0x02 (most recent call first):", '  File "/usr/lib/python3.11/threading.py", line 975 in run', "",
         "Current thread 0x01 (most recent call first):",
         '  File "/x/training/collectives/torus.py", line 61 in _wait',
         '  File "/x/training/loop.py", line 50 in _train',
-    ]
+    ]  # fmt: skip
     assert stack(log) == ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"]
     assert stack(["no stack"]) == []
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.clock import Clock
 from tests.unit.run_folders import make, write_specs
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
@@ -126,9 +127,7 @@ def test_a_run_of_somebody_else_is_read_and_neither_asked_about_nor_written_to(r
     assert state(run) is State.FAILED
 
 
-def test_a_run_that_ends_while_its_scheduler_hangs_is_judged_by_its_folder(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ends_while_its_scheduler_hangs_is_judged_by_its_folder(run: RunFolder, monkeypatch: Patch) -> None:
     lose_the_end(run)
 
     def hang(client: Client, jobs: list[str]) -> dict[str, Status]:
@@ -187,7 +186,7 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
     assert plan is not None and plan.command_timeout_s == 3600
 
 
-def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: Patch) -> None:
     clock = Clock(time.time())
     began_s = clock.now_s
     monkeypatch.setattr("torusrun.orchestrator.run.state.follow.time", clock)
@@ -205,7 +204,7 @@ def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
 
 
 @pytest.fixture
-def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+def running(run: RunFolder, monkeypatch: Patch) -> RunFolder:
     """A run without an end that its scheduler calls running, long after its last step, of 40 that were to be 50."""
     lose_the_end(run)
     for path in run.attempt(1).ranks.glob("*.end.json"):
@@ -224,9 +223,7 @@ def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     return run
 
 
-def test_a_running_run_without_new_steps_says_so_after_its_reason(
-    running: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_running_run_without_new_steps_says_so_after_its_reason(running: RunFolder, capsys: Capsys) -> None:
     (view,) = views([running])
     assert (view.state, view.reason, view.pause) == (State.RUNNING, "being deleted", "no step for 4 min, usual 0.25 s")
     assert view.usual_step_s == pytest.approx(0.25) and view.last_step_age_s == pytest.approx(240, abs=30)
@@ -282,7 +279,7 @@ def test_what_the_folder_makes_one_suspect_is_reported_and_the_state_stays(runni
 @pytest.mark.parametrize("ahead_s", [7200, -7200])
 @pytest.mark.parametrize("whose", ["mine", "the node's"])
 def test_a_clock_that_is_wrong_raises_no_alarm(
-    running: RunFolder, whose: str, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+    running: RunFolder, whose: str, ahead_s: float, monkeypatch: Patch
 ) -> None:
     """The file system writes the times of files by its own clock."""
     os.utime(running.metrics)
@@ -303,7 +300,7 @@ def test_a_clock_that_is_wrong_raises_no_alarm(
         assert views([running])[0].pause == ""
 
 
-def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: Patch) -> None:
     monkeypatch.setattr("torusrun.orchestrator.run.state.follow.LOOK_S", 0.05)
     monkeypatch.setattr("torusrun.orchestrator.run.state.follow.FIRST_POLL_S", 60.0)
     following = follow(running)

@@ -64,16 +64,11 @@ def test_a_terminal_of_80_columns() -> None:
         "RUN                          STATE        AGE     STEP  ETA  WHERE",
         f"{NAME}  RUNNING    1h02m  120/450   3m  g[0001-0003]",
         f"{NAME}  PENDING      59s        -    -  it waits for free…",
-        "    it waits for free nodes (Slurm: Resources)",
-        f"{NAME}  FAILED         -   57/450    -  node[1-2]",
-        f"    {KILLED}; `torusrun",
-        "    resume` continues from the newest checkpoint",
-        f"{NAME}  UNKNOWN        -        -    -  its folder does no…",
-        "    its folder does not say",
-        "    damaged: plan.json: it is missing",
-        "    damaged: x",
-        f"{NAME}  COMPLETED      -  450/450    -  vm",
-    ]
+        "    it waits for free nodes (Slurm: Resources)", f"{NAME}  FAILED         -   57/450    -  node[1-2]",
+        f"    {KILLED}; `torusrun", "    resume` continues from the newest checkpoint",
+        f"{NAME}  UNKNOWN        -        -    -  its folder does no…", "    its folder does not say",
+        "    damaged: plan.json: it is missing", "    damaged: x", f"{NAME}  COMPLETED      -  450/450    -  vm",
+    ]  # fmt: skip
 
 
 def test_columns_that_no_run_fills_are_left_out_on_a_terminal() -> None:
