@@ -230,13 +230,10 @@ def test_only_what_fits_is_let_in(nodes: int, ranks: int, held_nodes: int, held_
     assert bool(misfits(asked, kept)) == (nodes > held_nodes or ranks > held_ranks)
 
 
-def test_a_run_of_another_site_is_refused_with_what_differs() -> None:
+def test_a_run_of_another_site_is_refused_unless_what_differs_changes_nothing_in_a_job_that_has_begun() -> None:
     made = PLAN_OF["run"]
     other = replace(made, site=replace(made.site, launcher="mpirun", poll_interval_s=3.0))
     assert misfits(other, made) == ["its site differs from the run's site in launcher"]
-
-
-def test_what_changes_nothing_in_a_job_that_has_begun_may_differ() -> None:
     made = PLAN_OF["run"]
     free = {"attempts": 20, "preflight": PreflightSettings(enabled=False), "step_us": {"resnet50": 1.0}}
     assert not misfits(replace(made, site=replace(made.site, **free)), made)

@@ -25,11 +25,15 @@ def carried(dims: tuple[int, ...], cluster: Cluster, order: list[str], ranks_per
     return {load.name: round(load.bytes_per_byte, 6) for load in found}
 
 
-def test_a_ring_of_nodes_loads_every_link_once() -> None:
+def test_a_ring_of_nodes_loads_every_link_once_and_a_level_for_the_racks_lowers_that_of_their_uplink() -> None:
     two = racks([2, 2])
     assert carried((4, 4), two, names(two)) == dict.fromkeys(["r0n00", "r0n01", "r1n00", "r1n01", "r0", "r1"], 1.5)
     mixed = ["r0n00", "r1n00", "r0n01", "r1n01"]
     assert carried((4, 4), two, mixed)["r0"] == 3.0, "measured on shaped links: twice the bytes, 2.07 times the time"
+    # 2 racks x 2 nodes x 2 ranks: 1.5 n over the uplink with the torus, 1.0 n with a level for the racks.
+    two = racks([2, 2])
+    for dims, least in (((2, 4), 1.5), ((2, 2, 2), 1.0), ((4, 2), 1.0)):
+        assert carried(dims, two, names(two), 2)["r0"] == carried(dims, two, names(two), 2)["r1"] == least
 
 
 def test_the_loads_of_four_racks_equal_those_of_an_independent_computation() -> None:
@@ -42,13 +46,6 @@ def test_the_loads_of_four_racks_equal_those_of_an_independent_computation() -> 
     assert cut_bound_s_per_byte(fabric(four, four.hosts)) * 25e9 == pytest.approx(1.875), "the nodes' cut"
     thin = racks([4] * 4, 1 / 16)
     assert cut_bound_s_per_byte(fabric(thin, thin.hosts)) * 25e9 / 4 == pytest.approx(1.5), "the racks' cut"
-
-
-def test_a_level_for_the_racks_lowers_the_load_of_their_uplink_to_the_bound() -> None:
-    """2 racks x 2 nodes x 2 ranks: 1.5 n over the uplink with the torus, 1.0 n with a level for the racks."""
-    two = racks([2, 2])
-    for dims, least in (((2, 4), 1.5), ((2, 2, 2), 1.0), ((4, 2), 1.0)):
-        assert carried(dims, two, names(two), 2)["r0"] == carried(dims, two, names(two), 2)["r1"] == least
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,9 +142,14 @@ def test_the_order_by_switch_is_leaf_after_leaf_and_by_name_within_one() -> None
     assert by_switch(["r1n02", "r0n01", "r1n00", "r0n00"], two) == ["r0n00", "r0n01", "r1n00", "r1n02"]
 
 
-def test_a_host_that_the_topology_does_not_know() -> None:
+def test_a_host_that_the_topology_does_not_know_or_knows_in_another_domain_is_refused() -> None:
     with pytest.raises(SiteError, match="the test lacks 1 of 2 hosts: x9"):
         arrange((4, 2), ["r0n00", "x9"], 4, racks([2]))
+    two = racks([1, 1])
+    east = replace(two, hosts=tuple(replace(host, name=f"{host.name}.east") for host in two.hosts))
+    assert [host.name for host in east.only(["r0n00"])] == ["r0n00.east"]
+    with pytest.raises(SiteError, match="lacks 1 of 1 hosts"):
+        east.only(["r0n00.west"])
 
 
 def test_between_racks_a_hop_waits_for_the_uplinks_too() -> None:
@@ -166,11 +168,3 @@ def test_the_links_between_nodes_limit_a_row_over_two_nodes() -> None:
     found = timing(Rings((8, 1), 4), two, names(two), "gloo").phases[0]
     assert found.link_s_per_byte == pytest.approx(7 / 8 / 25e9)
     assert found.chunk_s_per_byte == pytest.approx((2 * 7 / 8 / 25e9 + 5 * 7 / 8 / 50e9) / 7)
-
-
-def test_a_host_of_another_domain_is_not_the_one_asked_for() -> None:
-    two = racks([1, 1])
-    east = replace(two, hosts=tuple(replace(host, name=f"{host.name}.east") for host in two.hosts))
-    assert [host.name for host in east.only(["r0n00"])] == ["r0n00.east"]
-    with pytest.raises(SiteError, match="lacks 1 of 1 hosts"):
-        east.only(["r0n00.west"])

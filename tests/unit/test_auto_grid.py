@@ -115,15 +115,12 @@ def test_before_the_hosts_are_known_whole_racks_are_assumed(auto: Plan, capsys: 
     assert found.chosen.reason in " ".join(prints(capsys, "plan", f"{auto.folder.parents[1]}/run.yaml").split())
 
 
-def test_without_a_topology_all_hosts_are_below_one_switch(auto: Plan) -> None:
+def test_without_a_topology_or_with_one_that_does_not_match_all_hosts_are_below_one_switch(auto: Plan) -> None:
     blind = replace(auto, site=replace(auto.site, topology=None))
     job = ordered(blind, HOSTS)
     assert list(job.hosts) == HOSTS and not job.unordered
     assert job.plan.chosen and "on hosts below one switch, since the site has no topology" in job.plan.chosen.reason
     assert with_expected_grid(blind).grid == job.plan.grid
-
-
-def test_without_a_topology_the_job_continues(auto: Plan) -> None:
     assert auto.site.topology
     strange = replace(auto.site.topology, pattern=r"n(?P<number>\d+)")
     job = ordered(replace(auto, site=replace(auto.site, topology=strange)), HOSTS)

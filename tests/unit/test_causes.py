@@ -136,13 +136,10 @@ def test_the_scheduler_knows_the_cause_where_the_job_felt_a_signal(
     assert resolve([Submitted(1, "7", time_s=1.0)], 1, end_, Status(job, "so"), 1000.0, done=done).cause is cause
 
 
-def test_a_record_on_a_full_disk_is_cut_to_what_was_reserved() -> None:
+def test_a_record_and_a_sentence_name_few_of_many_hosts() -> None:
     many = ended(How.HOST_LOST, hosts=[f"n{number}" for number in range(9999)])
     assert len(many.hosts) > FEW and on_full_disk(many).cause is Cause.HOST_LOST
     assert on_full_disk(ended(How.ERROR, why="no")).cause is Cause.DISK
-
-
-def test_sentences_name_few_of_many_hosts() -> None:
     hosts = [f"n{n}" for n in range(999)]
     end = ended(How.HOST_NO_RECORD, place(Grid((999, 1)), hosts, 1), hosts=hosts[1:])
     assert "n8 (rank 8) and 990 more" in end.reason and len(end.reason) < 500

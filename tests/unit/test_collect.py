@@ -270,8 +270,3 @@ def test_last_and_best_are_complete_checkpoints(
     else:
         collect(run, tmp_path / "kept", "none", only=only)
         assert [path.name for path in (tmp_path / "kept/checkpoints").iterdir()] == [f"step-{chosen:08d}"]
-
-
-def test_only_and_checkpoints_exclude_each_other(run: RunFolder, capsys: Capsys) -> None:
-    assert main(["collect", run.run_id, "kept", "--only", "x", "--checkpoints", "all"]) == 2
-    assert "leave out --checkpoints" in capsys.readouterr().err

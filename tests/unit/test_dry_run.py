@@ -195,12 +195,6 @@ def test_a_folder_of_runs_that_submit_refuses_a_dry_run_refuses_too(
     assert shown.err == capsys.readouterr().err
 
 
-def test_a_run_to_wait_for_that_there_is_not_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planned(project, "local")
-    assert main(["submit", "run.yaml", "--dry-run", "--after", "nobody"]) == 2
-    assert "there is no run 'nobody'" in capsys.readouterr().err
-
-
 def test_a_dry_run_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown: DryRun = dry_run(planned(project, "slurm"))
     assert json.loads(json.dumps(as_json(shown)))["code"]["files"] == 3
@@ -208,21 +202,6 @@ def test_a_dry_run_as_json(project: Path, capsys: pytest.CaptureFixture[str]) ->
     said = json.loads(capsys.readouterr().out)
     assert said["schema"] == 1 and said["submit"][0] == "sbatch" and said["script"].startswith("#!")
     assert said["environment"]["RANK"] == "0" and said["program"]["argv"] == ["python", "train.py", "two words"]
-
-
-@pytest.mark.parametrize("scheduler", ["pbs", "local"])
-def test_not_every_scheduler_can_be_asked(project: Path, capsys: pytest.CaptureFixture[str], scheduler: str) -> None:
-    planned(project, scheduler)
-    assert main(["submit", "run.yaml", "--dry-run", "--ask"]) == 2
-    said = capsys.readouterr()
-    assert f"{scheduler} cannot check a job without submitting it" in said.err and not said.out
-
-
-def test_an_option_of_a_dry_run_alone_submits_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planned(project, "local")
-    assert main(["submit", "run.yaml", "--ask"]) == 2
-    assert "--ask needs --dry-run" in capsys.readouterr().err
-    assert not (project.parent / "runs").exists()
 
 
 def test_a_dry_run_imports_neither_torch_nor_submitit(home: Path) -> None:

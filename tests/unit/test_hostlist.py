@@ -36,13 +36,12 @@ def test_lists_are_as_slurm_writes_them(text: str, names: list[str]) -> None:
     assert fold(names) == text
 
 
-def test_a_hundred_thousand_hosts() -> None:
+def test_many_hosts_are_folded_and_expanded_and_a_name_with_brackets_is_refused() -> None:
     assert fold([f"g{i:06}" for i in range(100_000)]) == "g[000000-099999]"
-
-
-def test_a_host_name_with_brackets_is_refused() -> None:
     with pytest.raises(SiteError, match="cannot be written in a host list"):
         fold(["n1", "n[2]"])
+    assert expand("r[1-2]n[08-09]x") == ["r1n08x", "r1n09x", "r2n08x", "r2n09x"]
+    assert len(expand("n[1-1000][1-1000]")) == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -71,11 +70,6 @@ def test_text_that_is_no_host_list_gets_a_short_error(text: str, says: str) -> N
     with pytest.raises(SiteError, match=re.escape(says)) as told:
         expand(text)
     assert len(str(told.value)) < 600
-
-
-def test_several_brackets_and_text_after_them() -> None:
-    assert expand("r[1-2]n[08-09]x") == ["r1n08x", "r1n09x", "r2n08x", "r2n09x"]
-    assert len(expand("n[1-1000][1-1000]")) == 1_000_000
 
 
 @pytest.mark.parametrize(

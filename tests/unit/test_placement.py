@@ -65,9 +65,11 @@ def test_every_grid_that_an_error_offers_fits_and_has_as_many_levels(ranks: int,
     assert all(math.prod(dims) == ranks and len(dims) == len(wrong) for dims in offered)
 
 
-def test_too_few_hosts_are_refused() -> None:
+def test_too_few_hosts_are_refused_and_few_of_many_are_named() -> None:
     with pytest.raises(SiteError, match=r"allocated 1 host \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
         place(Grid((2, 2)), ["n1", "n1"], 2)
+    with pytest.raises(SiteError, match=r"the scheduler allocated 999 hosts \(n0, .*, n7 and 991 more\)"):
+        place(Grid((2, 2)), [f"n{n}" for n in range(999)], 2)
 
 
 def test_the_error_of_a_misplaced_rank_names_both_places() -> None:
@@ -116,8 +118,3 @@ def test_ranks_share_the_adapters_in_order() -> None:
 
 def test_hosts_are_left_out_by_any_of_their_names() -> None:
     assert without(["n1.cl.org", "n2.cl.org", "n3"], ["n2", "n3.cl.org"]) == ["n1.cl.org"]
-
-
-def test_an_error_names_few_of_many_hosts() -> None:
-    with pytest.raises(SiteError, match=r"the scheduler allocated 999 hosts \(n0, .*, n7 and 991 more\)"):
-        place(Grid((2, 2)), [f"n{n}" for n in range(999)], 2)

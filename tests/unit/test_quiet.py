@@ -106,14 +106,11 @@ def test_watch_says_nothing_about_success_and_one_line_about_a_failure(home: Pat
     assert capsys.readouterr() == ("", f"torusrun: {bad.run_id} is FAILED: rank 3 died\n")
 
 
-def test_a_remark_is_hidden_and_an_error_is_not(home: Path, capsys: Capsys) -> None:
+def test_a_remark_is_hidden_and_an_error_is_not_and_the_next_command_is_not_quiet(home: Path, capsys: Capsys) -> None:
     assert main(["cancel", "--state", "running", "-q"]) == 0
     assert capsys.readouterr().err == ""
     assert main(["status", "gone", "-q"]) == 2
     assert capsys.readouterr().err.startswith("torusrun: there is no run 'gone'")
-
-
-def test_the_next_command_is_not_quiet(home: Path, capsys: Capsys) -> None:
     assert main(["cancel", "--state", "running", "-q"]) == main(["cancel", "--state", "running"]) == 0
     assert capsys.readouterr().err == "no run to cancel\n"
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.verbs import prints
-from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.plan.plan_files import read_first
@@ -87,11 +86,6 @@ def test_one_recipe_is_shown_within_80_columns(name: str, capsys: pytest.Capture
     assert load(name).title.split()[0] in shown and "learning rate\n" in shown
     found = json.loads(prints(capsys, "recipes", "show", name, "--json"))
     assert found["train"]["recipe"] == name and found["marks"]["batch"]["source"]
-
-
-def test_an_unknown_recipe_is_named_where_it_is_written(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"run.yaml:5:11: .*must be one of.*did you mean 'nvidia-80s'\?"):
-        plan(run_file(tmp_path, "nvidia-80"))
 
 
 def test_a_plan_holds_the_recipes_values_and_what_changed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

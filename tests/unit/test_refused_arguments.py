@@ -18,6 +18,9 @@ REFUSED = {
     "submit RUN --in last --after last": "leave out --after",
     "submit RUN --in last": "there is no held allocation; `torusrun hold RUN.yaml` makes one",
     "submit RUN --after gone": "there is no run 'gone'",
+    "submit RUN --after gone --dry-run": "there is no run 'gone'",
+    "submit RUN --ask": "--ask needs --dry-run",
+    "submit RUN --dry-run --ask": "local cannot check a job without submitting it",
     "submit RUN --set grid=3x1": "grid",
     "submit RUN --set nosuch=1": "nosuch",
     "hold RUN --time soon": "--time",
@@ -46,6 +49,7 @@ REFUSED = {
     "logs last --grep (": "this is not a regular expression",
     "calibrate RUN --from last": "is not a measuring run; submit one with --set program=measure",
     "collect last HOME": "exists already",
+    "collect last kept --only x --checkpoints all": "leave out --checkpoints",
     "image build RUN": "it has no 'image', so there is nothing to build",
     "plan RUN --svg picture.svg": "--svg needs --hosts FILE",
     "plan RUN --hosts nosuch": "--hosts nosuch: cannot be read: No such file or directory",
@@ -159,6 +163,7 @@ def test_what_cannot_be_done_gets_one_clear_error(
     words: str, made: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, ledger = made.folder.parents[1], made.ledger.read_bytes()
+    files = {path: path.read_bytes() for path in home.glob("*.yaml")}
     monkeypatch.setenv("HOME", str(home))
     for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(variable, raising=False)
@@ -170,3 +175,4 @@ def test_what_cannot_be_done_gets_one_clear_error(
     errors = said.err.splitlines()
     assert errors[0].startswith("torusrun: ") and (len(errors) == 1 or words in SEVERAL_LINES) and not said.out, said
     assert list((home / "runs").iterdir()) == [made.folder] and made.ledger.read_bytes() == ledger
+    assert {path: path.read_bytes() for path in home.glob("*.yaml")} == files

@@ -87,7 +87,12 @@ def test_a_file_that_others_may_read_or_that_holds_no_value_is_refused(
     assert "xx" not in str(refused.value), "no message may show a value"
 
 
-def test_a_file_outside_of_the_home_folder_is_not_to_be_closed(home: Path, tmp_path: Path) -> None:
+def test_a_variable_that_the_shell_lacks_is_named_and_a_file_that_is_open_to_others(
+    home: Path, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("A", raising=False)
+    with pytest.raises(UserError, match="this shell has no variable A; export it"):
+        secret_values.read(planned(home, A={"from_shell": True}))
     (tmp_path / "public").write_text("x")
     with pytest.raises(UserError, match="public is open to other users; write it into a file that only you can read"):
         secret_values.read(planned(home, A={"from": str(tmp_path / "public")}))
@@ -105,12 +110,6 @@ def test_a_secret_in_the_code_is_refused_since_the_code_is_copied(home: Path, fi
     spec.write_text(f"name: x\nsite: ./site.yaml\ncommand: ['true']\nenv: {{A: {{from: {file}}}}}\n")
     with pytest.raises(UserError, match="copied with the run; move it"):
         secret_values.read(plan(spec))
-
-
-def test_a_variable_that_the_shell_lacks_is_named(home: Path, monkeypatch: Patch) -> None:
-    monkeypatch.delenv("A", raising=False)
-    with pytest.raises(UserError, match="this shell has no variable A; export it"):
-        secret_values.read(planned(home, A={"from_shell": True}))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.beside.shells import opening
 from torusrun.orchestrator.beside.shells.addresses import network
-from torusrun.orchestrator.cli.main import _parse, main
+from torusrun.orchestrator.cli.main import _parse
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job.ranks.beside_rank import beside
 from torusrun.orchestrator.job.start.launch_order import RankImage, ordered
@@ -116,11 +116,6 @@ def test_a_shell_in_a_held_allocation_has_what_its_keeper_has(run: RunFolder) ->
     state = KeeperState(os.getpid(), socket.gethostname(), time.time() + 60, 60.0, time.time())
     state.write(run.attempt(1))
     assert beside(run.attempt(1), 0, ["w"])[1]["RANK"] == "0"
-
-
-def test_a_run_that_is_over_has_no_shell(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["shell", run.run_id, "--rank", "3", "--", "ls", "--all"]) == 2
-    assert "is COMPLETED" in capsys.readouterr().err
 
 
 def test_what_follows_two_dashes_is_the_command() -> None:

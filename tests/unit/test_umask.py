@@ -11,7 +11,6 @@ from tests.unit.run_folders import make, write_specs
 from tests.unit.test_private import NAMED_USER, access_list
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.keys.kinds import UMASK
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts.script import script
@@ -60,12 +59,6 @@ def test_the_owner_keeps_all_rights_and_nobody_else_may_write() -> None:
 def test_a_umask_is_three_octal_digits(text: str) -> None:
     with pytest.raises(ValueError, match="is not a umask"):
         UMASK.parse(text)
-
-
-def test_a_site_whose_group_could_write_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(with_umask(home, "007"))]) == 2
-    said = capsys.readouterr().err
-    assert f"{home}/work/site.yaml:7:8: 'umask': '007' is not a umask" in said and "nobody else may write" in said
 
 
 @pytest.mark.parametrize("quoted", ["027", '"027"'])

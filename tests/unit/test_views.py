@@ -173,7 +173,10 @@ def test_a_scheduler_of_another_version_is_no_reason_to_show_nothing(run: RunFol
     assert view.state is State.UNKNOWN and "there is no scheduler 'cron'" in view.reason
 
 
-def test_a_run_whose_folder_is_gone_is_reported(run: RunFolder) -> None:
+def test_a_folder_that_is_gone_is_named(run: RunFolder) -> None:
+    shutil.rmtree(run.attempts)
+    view = views([run])[0]
+    assert view.state is State.FAILED and view.damaged == ("attempts/1: this folder is missing, and its logs with it",)
     shutil.rmtree(run.folder)
     view = views([run])[0]
     assert view.state is State.UNKNOWN and "is not there" in view.reason
@@ -195,12 +198,6 @@ def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: Patch) 
     *_, view = follow(run)
     assert RECORDS_LAG_S < clock.now_s - began_s < 2 * RECORDS_LAG_S
     assert view.state is State.UNKNOWN and "has no record of its end" in view.reason
-
-
-def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
-    shutil.rmtree(run.attempts)
-    view = views([run])[0]
-    assert view.state is State.FAILED and view.damaged == ("attempts/1: this folder is missing, and its logs with it",)
 
 
 @pytest.fixture

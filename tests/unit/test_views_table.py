@@ -85,10 +85,12 @@ def test_a_long_name_is_never_cut_and_moves_no_other_column() -> None:
     assert shown[2].index("RUNNING") == shown[3].index("RUNNING")
 
 
-def test_long_shows_values_that_have_no_column() -> None:
+def test_values_without_a_column_are_long_and_a_loss_is_as_wide_from_step_to_step() -> None:
     submitted_s = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
     shown = listing([view(state=State.FAILED, hosts=("g1", "g2"), submitted_s=submitted_s)], None, long=True)
     assert shown[2] == "    attempt 1, job 4711, submitted 2026-11-21 12:00, grid 2x2, on g[1-2], /r"
+    assert [number(x) for x in (2.3, 0.5678912, 0.001, 0.0)] == ["2.3000", "0.5679", "0.0010", "0.0000"]
+    assert [number(x) for x in (0.00012, 12345.6, -3e9)] == ["0.00012", "1.23e+04", "-3e+09"]
 
 
 @pytest.mark.parametrize(
@@ -97,11 +99,6 @@ def test_long_shows_values_that_have_no_column() -> None:
 )  # fmt: skip
 def test_a_time_in_a_column(seconds: float, says: str) -> None:
     assert short(seconds) == says
-
-
-def test_a_loss_is_as_wide_from_step_to_step() -> None:
-    assert [number(x) for x in (2.3, 0.5678912, 0.001, 0.0)] == ["2.3000", "0.5679", "0.0010", "0.0000"]
-    assert [number(x) for x in (0.00012, 12345.6, -3e9)] == ["0.00012", "1.23e+04", "-3e+09"]
 
 
 WORDS = st.text(st.characters(categories=("L", "N", "P", "S")), max_size=30)

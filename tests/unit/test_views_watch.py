@@ -79,48 +79,36 @@ def test_the_bar_is_as_long_from_step_to_step() -> None:
     assert len({bar_of(text) for text in shown}) == 1 and "step   9/450" in shown[0]
 
 
-def test_the_colour_is_that_of_the_state() -> None:
+def test_the_colour_is_that_of_the_state_and_without_colours_all_keeps_its_place() -> None:
     assert "\x1b[36mRUNNING" in drawn(FAST, 80) and "\x1b[36m━━━" in drawn(FAST, 80)
     assert "\x1b[33mPENDING" in drawn(PENDING, 80)
     assert "\x1b[31mFAILED" in drawn(FAILED, 80) and "\x1b[31m━" in drawn(FAILED, 80)
     assert "\x1b[33mno step for 4 min" in drawn(PAUSED, 80)
-
-
-def test_without_colours_what_comes_is_blank_and_the_rest_keeps_its_place() -> None:
     shown = bare(drawn(FAST, 80, colours=False))
     assert shown == f"{NAME} RUNNING ━━━          step 120/450 ETA 3m loss 0.5000"
 
 
-def test_without_a_number_of_steps_there_is_no_bar() -> None:
+def test_without_steps_a_line_has_a_reason_the_newest_line_of_rank_0_or_a_pause() -> None:
     known = replace(BARE, step=1200, loss=0.25)
     assert line(known, 80, "a line") == f"{NAME} RUNNING step 1200 loss 0.2500 age 3m"
     assert words(known, "a line") == f"{NAME} RUNNING step 1200, loss 0.2500, age 3m"
     assert line(replace(known, total_steps=0), 80) == f"{NAME} RUNNING step 1200/0 loss 0.2500 age 3m"
-
-
-def test_without_any_metrics_the_newest_line_of_rank_0_is_shown() -> None:
     assert line(BARE, 80, "epoch 3 of 90") == f"{NAME} RUNNING age 3m epoch 3 of 90"
     assert words(BARE, "epoch 3 of 90") == f"{NAME} RUNNING age 3m, epoch 3 of 90"
     assert line(BARE, 80, "[red]loss[/] :smile:").endswith("age 3m [red]loss[/] :smile:"), "it is no markup"
     assert line(BARE, 80, "x" * 200) == f"{NAME} RUNNING age 3m {'x' * 36}…"
-
-
-def test_a_run_that_waits_says_why() -> None:
-    reason = "it waits for free nodes (Slurm: Resources)"
-    assert words(PENDING, "") == f"{NAME} PENDING age 59s, {reason}"
-    assert line(PENDING, 120) == f"{NAME} PENDING age 59s {reason}"
-
-
-def test_a_pause_is_shown_in_place_of_the_time_left() -> None:
-    assert line(PAUSED, 80) == f"{NAME} RUNNING ━━━╺━━━━━━━━━ step 120/450 no step for 4 min"
-    assert words(PAUSED, "").endswith(", age 1h02m, being deleted; no step for 4 min, usual 0.2 s")
-
-
-def test_without_steps_a_reason_comes_before_the_log_and_the_log_before_a_pause() -> None:
     waiting = replace(BARE, pause="no step yet, started 3 min ago")
     assert line(waiting, 80, "epoch 3") == f"{NAME} RUNNING age 3m epoch 3"
     assert line(waiting, 80) == f"{NAME} RUNNING age 3m no step yet, started 3 min ago"
     assert words(replace(waiting, reason="being deleted"), "epoch 3").endswith("age 3m, being deleted")
+
+
+def test_a_run_that_waits_says_why_and_a_pause_is_shown_in_place_of_the_time_left() -> None:
+    reason = "it waits for free nodes (Slurm: Resources)"
+    assert words(PENDING, "") == f"{NAME} PENDING age 59s, {reason}"
+    assert line(PENDING, 120) == f"{NAME} PENDING age 59s {reason}"
+    assert line(PAUSED, 80) == f"{NAME} RUNNING ━━━╺━━━━━━━━━ step 120/450 no step for 4 min"
+    assert words(PAUSED, "").endswith(", age 1h02m, being deleted; no step for 4 min, usual 0.2 s")
 
 
 VIEWS = st.builds(
@@ -277,19 +265,16 @@ def test_members_that_are_no_numbers_are_a_damaged_row(run: RunFolder) -> None:
     assert metrics.checked(run.metrics)[1] == before + 3
 
 
-def test_a_terminal_that_cannot_draw_gets_lines(run: RunFolder) -> None:
+def test_a_terminal_that_cannot_draw_gets_lines_and_an_encoding_without_blocks_ascii(run: RunFolder) -> None:
     assert watched(run, TERM="dumb").startswith(f"{run.run_id} COMPLETED step 40/40, loss 0.0250, accuracy 97.00%")
     assert "\x1b" not in watched(run, TERM="dumb")
+    shown = watched(run, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert "COMPLETED ----------" in bare(shown)
 
 
 def test_a_terminal_that_calls_itself_0_columns_wide_gets_80(run: RunFolder) -> None:
     (last,) = kept_lines(watched(run, PYTHONUTF8="1", COLUMNS="0"))
     assert last.startswith(f"{run.run_id} COMPLETED ━━━━━━━━━━")
-
-
-def test_an_encoding_without_blocks_gets_ascii(run: RunFolder) -> None:
-    shown = watched(run, PYTHONIOENCODING="ascii", LC_ALL="C")
-    assert "COMPLETED ----------" in bare(shown)
 
 
 def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

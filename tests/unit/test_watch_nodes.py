@@ -33,15 +33,12 @@ def test_a_wide_terminal_shows_all() -> None:
     assert row.endswith("3s ago, wrote 1s ago, ranks 0, 1")
 
 
-def test_columns_of_which_nothing_is_known_are_left_out() -> None:
+def test_columns_are_left_out_of_which_nothing_is_known_or_that_a_gpu_hides() -> None:
     bare = node(0)
     assert bare.load is not None
     cpu = replace(bare, load=replace(bare.load, gpus=(), ranks=()))
     assert lines([cpu], 200)[0].split() == ["NODE", "CPU", "MEMORY", "HEARD"]
     assert lines([replace(bare, load=None)], 200)[0].split() == ["NODE", "HEARD"]
-
-
-def test_a_node_that_waits_on_a_gpu_shows_its_steps_alone() -> None:
     gpu = node(0)
     assert gpu.load is not None
     on_gpu = replace(gpu, load=replace(gpu.load, ranks=tuple(replace(rank, waited=None) for rank in gpu.load.ranks)))
