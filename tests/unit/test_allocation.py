@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job import inbox, turns
@@ -48,7 +48,7 @@ ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "cert
 @pytest.fixture
 def held(home: Path) -> RunFolder:
     """The folder of a run that holds an allocation, whose ranks have started."""
-    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    run = make(write_specs(home), DONE)
     run.attempt(1).end.unlink()
     run.ledger.write_text("".join(run.ledger.read_text().splitlines(keepends=True)[:-1]))
     allocation.make(run, 60.0)

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.schedulers import launchers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -252,7 +250,7 @@ def test_a_plain_dry_run_executes_no_room(home: Path) -> None:
 
 
 def test_watch_is_drawn_by_rich_on_a_terminal_alone(home: Path) -> None:
-    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    run = make(write_specs(home), DONE)
     loaded = modules_after("watch", run.run_id)
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
     keeper, there = pty.openpty()

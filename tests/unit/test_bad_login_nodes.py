@@ -11,7 +11,7 @@ import pytest
 from tests.unit.bad_node import FLOOD, MARK, OTHERS, READY, SILENCE, argv, asked
 from tests.unit.conftest import leads
 from tests.unit.far import HERE
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.test_remote import VIEW
 from tests.unit.test_remote_verbs import run_file  # noqa: F401
 from tests.unit.verbs import Capsys, Patch
@@ -26,7 +26,6 @@ from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, HostRefused, LoginHost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.state.view import View
 
 DEFECT = "defect"
@@ -64,7 +63,7 @@ def test_one_bad_login_node_hides_no_run(home: Path, tmp_path: Path, monkeypatch
     programs = {name: argv({OTHERS: answer}, tmp_path / name) for name, answer in answers.items()}
     for name in answers:
         run_at(name, f"{name}-1")
-    here = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well")).run_id
+    here = make(write_specs(home), DONE).run_id
 
     def connected(host: LoginHost, command: str, **_: Any) -> list[str]:
         if answers[host.address] == DEFECT:

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.verbs import Capsys
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder import patterns
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.account import USES
 from torusrun.orchestrator.upkeep.collect import PARTIAL, collect
@@ -31,7 +29,7 @@ CHECKPOINT = ("state.pt", "manifest.json")
 @pytest.fixture
 def run(home: Path) -> RunFolder:
     with private.umask(private.UMASK):
-        return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+        return make(write_specs(home), DONE)
 
 
 def names(folder: Path) -> set[str]:

@@ -9,21 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
 from tests.unit.test_bad_login_nodes import FILE, announcing, leads_to, run_at
 from tests.unit.verbs import Capsys, Patch
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.copying import keep_only
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.upkeep.collect import PARTIAL
 from torusrun.training.files.below import opened
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def files(folder: Path) -> set[str]:

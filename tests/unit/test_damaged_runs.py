@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.unit import damage
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.verbs import Capsys, Patch
 from tests.waiting import until
 from torusrun.orchestrator.base.states import State
@@ -28,7 +28,6 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 VERB_S = 120
 MEMORY_BYTES = 600 << 20
 Way = Callable[[Path, bytes], None]
-COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 FAILED = End(State.FAILED, "rank 1 (here, local rank 1) was killed by SIGKILL after step 40", certain=False)
 FILES = [
     "plan.json", "ledger.jsonl", "metrics.jsonl", "provenance.json", "image.json", "run.yaml", "attempts",
@@ -113,7 +112,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunFolder, Run
     with pytest.MonkeyPatch.context() as patch:
         at_home(home, patch)
         spec = write_specs(home)
-        runs = make(spec, COMPLETED), make(spec, FAILED), make(spec, COMPLETED)
+        runs = make(spec, DONE), make(spec, FAILED), make(spec, DONE)
     shutil.copytree(home / "runs", home / "kept")
     return home, *runs
 

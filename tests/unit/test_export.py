@@ -11,21 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import STEPS, make, write_specs
+from tests.unit.run_folders import DONE, STEPS, make, write_specs
 from tests.unit.test_report_series import row
 from tests.unit.verbs import Capsys, Patch, refuses
-from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.show.exported import FORMATS, Format, MetricTable, as_csv, as_events, as_parquet, table
-
-DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), DONE)
 
 
 def needs(package: str) -> None:

@@ -9,19 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state import follow
 from torusrun.orchestrator.run.state.follow import Followed, follow_all
 from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.training.reporting.metrics import Metrics
-
-DONE = End(State.COMPLETED, "all 4 ranks ended well")
 
 
 @dataclass

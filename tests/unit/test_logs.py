@@ -27,11 +27,6 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
-
-
-@pytest.fixture
 def failed(home: Path) -> RunFolder:
     run = make(write_specs(home), End(State.FAILED, "rank 1 ended with exit code 1"))
     for rank in range(4):

@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import remarks
@@ -58,7 +58,7 @@ def test_the_result_of_a_verb_is_the_id_alone(home: Path, capsys: Capsys) -> Non
 def test_the_results_of_a_verb_that_acts_are_json(home: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.chdir(home)
     spec = write_specs(home)
-    one, other = (make(spec, End(State.COMPLETED, "all 4 ranks ended well")) for _ in range(2))
+    one, other = (make(spec, DONE) for _ in range(2))
 
     def results(verb: str, *words: str, code: int = 0) -> list[str]:
         assert main([verb, "--json", *words]) == code
@@ -99,7 +99,7 @@ def test_watch_prints_how_runs_ended_as_json(home: Path, capsys: Capsys) -> None
 
 def test_watch_says_nothing_about_success_and_one_line_about_a_failure(home: Path, capsys: Capsys) -> None:
     spec = write_specs(home)
-    good, bad = make(spec, End(State.COMPLETED, "all 4 ranks ended well")), make(spec, End(State.FAILED, "rank 3 died"))
+    good, bad = make(spec, DONE), make(spec, End(State.FAILED, "rank 3 died"))
     assert main(["watch", "-q", good.run_id]) == 0
     assert capsys.readouterr() == ("", "")
     assert main(["watch", "-q", good.run_id, bad.run_id]) == 1

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.errors import SITE_FAILED, USER_MISTAKE
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 REFUSED = {
@@ -155,7 +153,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         patch.delenv("XDG_STATE_HOME", raising=False)
-        yield make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+        yield make(write_specs(home), DONE)
 
 
 @pytest.mark.parametrize("words", REFUSED)

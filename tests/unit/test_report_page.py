@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import Cause, State
@@ -39,7 +39,6 @@ from torusrun.orchestrator.show.placement import outlook
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}
 HOSTILE = "</script><b>{{ 7*7 }}<img src=x onerror=alert(1)>\x1b[31m\x00"
-DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
 
 
 class Page(HTMLParser):
@@ -68,11 +67,6 @@ class Page(HTMLParser):
             self.text += data
         if {"td", "th"} & {*self._open}:
             self.rows[-1][-1] += data
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), DONE)
 
 
 def facts(run: RunFolder) -> RunFacts:

@@ -20,14 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.terminals import Terminal
 from tests.waiting import until
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.process import Streams
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.beside.shells import opening
 from torusrun.orchestrator.beside.shells.addresses import network
 from torusrun.orchestrator.cli.main import _parse
@@ -38,7 +37,6 @@ from torusrun.orchestrator.job.wire import request
 from torusrun.orchestrator.job.wire.request import ShellRequest
 from torusrun.orchestrator.job.wire.starting import ShellStarter
 from torusrun.orchestrator.run.folder.allocation import KeeperState
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import ssh
 from torusrun.orchestrator.schedulers.local.scheduler import Local
@@ -65,7 +63,7 @@ def test_slurm_is_asked_for_a_terminal_and_the_others_jobs_start_one() -> None:
 @pytest.fixture
 def run(home: Path) -> RunFolder:
     """A run whose rank 2 has this process for its wrapper."""
-    made = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    made = make(write_specs(home), DONE)
     attempt = made.attempt(1)
     attempt.rank_end(2).unlink()
     write_json(attempt.rank_start(2), {"rank": 2, "host": "here", "wrapper": os.getpid()})

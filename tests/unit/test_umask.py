@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.test_private import NAMED_USER, access_list
 from torusrun.orchestrator.base import private
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.kinds import UMASK
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder.events import Submitting
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.plan import Plan, plan
@@ -135,7 +133,7 @@ def test_code_that_names_no_variables_is_as_open_as_it_was(home: Path) -> None:
 def finished(home: Path) -> RunFolder:
     """A run of our training under umask 022, which reads its configuration, with what its ranks write."""
     with private.umask(0o022):
-        return make(with_umask(home, "022"), End(State.COMPLETED, "all 4 ranks ended well"))
+        return make(with_umask(home, "022"), DONE)
 
 
 def test_the_token_of_an_attempt_stays_the_owners_alone(finished: RunFolder) -> None:
@@ -169,7 +167,7 @@ def test_the_group_of_the_folder_of_runs_reads_logs_and_no_token(home: Path) -> 
     (home / "runs").chmod(0o2750)
     spec = with_umask(home, "027")
     with private.umask(0o027):
-        run = make(spec, End(State.COMPLETED, "all 4 ranks ended well"))
+        run = make(spec, DONE)
 
     def reads(path: Path, group: int) -> bool:
         """Whether another user of this group can, once he is in the folder of runs."""

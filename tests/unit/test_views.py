@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.clock import Clock
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.states import State, Status
@@ -29,7 +29,6 @@ from torusrun.training.reporting.metrics import Metrics
 
 FAILED = End(State.FAILED, "rank 1 was killed")
 SIGTERMED = End(State.CANCELLED, "received SIGTERM from outside", certain=False)
-COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 GONE = "999999999.1"
 STRANGER = 12345
 
@@ -51,7 +50,7 @@ def test_a_refused_resume_does_not_hide_the_attempts_after_it(run: RunFolder) ->
     run.attempt(2).folder.mkdir()
     ledger.append(run.ledger, Submitting(2, name="made"))
     ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
-    COMPLETED.write(run.attempt(2).end)
+    DONE.write(run.attempt(2).end)
     assert (read_record(run).attempt, state(run)) == (2, State.COMPLETED)
 
 
@@ -81,7 +80,7 @@ def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_report
 def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> None:
     run.attempt(2).folder.mkdir()
     run.attempt(2).plan.write_bytes(run.plan.read_bytes())
-    COMPLETED.write(run.attempt(2).end)
+    DONE.write(run.attempt(2).end)
     run.ledger.write_bytes(run.ledger.read_bytes()[:-30])
     view = views([run])[0]
     assert (view.attempt, view.state) == (2, State.COMPLETED)

@@ -15,14 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.unit.run_folders import make, write_specs
 from tests.unit.terminals import bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.progress_text import words
@@ -139,11 +137,6 @@ def test_every_line_fits(shown: View, width: int, said: str) -> None:
 def test_the_bar_is_there_wherever_the_steps_are_known(shown: View, width: int) -> None:
     text = line(shown, width)
     assert (bar_of(text) >= 10) == bool(shown.step is not None and shown.total_steps), text
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def all_of(keeper: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.test_views_table import view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
@@ -17,7 +17,6 @@ from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.screen import detail, printed
 
 Said = pytest.CaptureFixture[str]
-DONE = End(State.COMPLETED, "all 4 ranks ended well")
 
 
 def test_one_run_that_is_over_has_one_line_and_its_table(home: Path, capsys: Said) -> None:
