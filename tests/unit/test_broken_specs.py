@@ -196,7 +196,7 @@ def test_a_broken_site_gets_one_clear_message(
     text: str, place: str, says: str, home: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     site = tmp_path / "mine.yaml"
-    head = "" if text.startswith("scheduler") else "scheduler: slurm\n"
+    head = "" if text.startswith("scheduler:") else "scheduler: slurm\n"
     site.write_text(f"# mine\nlauncher: srun\n{head}{text}", encoding="utf-8")
     (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\ntrain: {}\n")
     err = refuses(capsys, "plan", str(tmp_path / "run.yaml"))

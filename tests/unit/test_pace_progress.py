@@ -87,7 +87,7 @@ def test_whatever_rows_there_are_no_time_is_negative(rows: list[dict[str, Any]],
 # How fast a run goes by its metrics, and when a pause is worth a word.
 
 
-def steps_of(*ages_s: float, attempt: int = 1) -> list[dict[str, Any]]:
+def ago(*ages_s: float, attempt: int = 1) -> list[dict[str, Any]]:
     """Rows of steps that were recorded so long before now."""
     return [
         {"event": "step", "attempt": attempt, "step": n, "total_steps": 99, "t": NOW_S - age_s}
@@ -98,21 +98,21 @@ def steps_of(*ages_s: float, attempt: int = 1) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "started_ago_s", "says"),
     [
-        (steps_of(240.6, 240.4, 240.2, 240.0), 300, "no step for 4 min, usual 0.2 s"),
-        (steps_of(9.6, 9.4, 9.2), 300, ""),
-        (steps_of(130, 80, 30), 300, ""),
-        (steps_of(700, 640, 580), 800, ""),
-        (steps_of(730, 670, 610), 800, "no step for 10 min, usual 60 s"),
-        (steps_of(61), 300, "no step for 61 s"),
-        (steps_of(59), 300, ""),
+        (ago(240.6, 240.4, 240.2, 240.0), 300, "no step for 4 min, usual 0.2 s"),
+        (ago(9.6, 9.4, 9.2), 300, ""),
+        (ago(130, 80, 30), 300, ""),
+        (ago(700, 640, 580), 800, ""),
+        (ago(730, 670, 610), 800, "no step for 10 min, usual 60 s"),
+        (ago(61), 300, "no step for 61 s"),
+        (ago(59), 300, ""),
         ([], 360, "no step yet, started 6 min ago"),
         ([], 59, ""),
         ([], None, ""),
-        (steps_of(3, 2, 1, attempt=2), 360, "no step yet, started 6 min ago"),
+        (ago(3, 2, 1, attempt=2), 360, "no step yet, started 6 min ago"),
         ([{"event": "step", "attempt": 1, "step": 1}], 360, "no step yet, started 6 min ago"),
-        ([*steps_of(240.4, 240.2, 240), {"event": "eval", "attempt": 1, "t": NOW_S}], 300, "no step for 4 min, usual"),
-        ([*steps_of(240.4, 240.2, 240), {"event": "stop", "attempt": 1, "t": NOW_S}], 300, ""),
-        ([*steps_of(240.4, 240.2), {**steps_of(240.0)[0], "step": 99}], 300, ""),
+        ([*ago(240.4, 240.2, 240), {"event": "eval", "attempt": 1, "t": NOW_S}], 300, "no step for 4 min, usual 0.2"),
+        ([*ago(240.4, 240.2, 240), {"event": "stop", "attempt": 1, "t": NOW_S}], 300, ""),
+        ([*ago(240.4, 240.2), {**ago(240.0)[0], "step": 99}], 300, ""),
     ],
 )  # fmt: skip
 def test_only_an_unusually_long_pause_is_reported(
@@ -123,7 +123,7 @@ def test_only_an_unusually_long_pause_is_reported(
 
 
 def test_the_usual_time_is_the_median_and_an_evaluation_does_not_move_it() -> None:
-    found = pace(steps_of(40.9, 40.7, 40.5, 40.3, 0.3, 0.1), 1, None, NOW_S)
+    found = pace(ago(40.9, 40.7, 40.5, 40.3, 0.3, 0.1), 1, None, NOW_S)
     assert found.usual_s == pytest.approx(0.2) and found.age_s == pytest.approx(0.1)
 
 
@@ -134,7 +134,7 @@ TIMES = st.one_of(st.none(), st.floats(-1e6, 1e6))
 def test_whatever_the_clocks_of_hosts_say_no_age_is_negative(
     ahead_s: list[float | None], started_s: float | None
 ) -> None:
-    rows = [{**row, "t": None if t is None else NOW_S + t} for row, t in zip(steps_of(*[0] * 8), ahead_s, strict=False)]
+    rows = [{**row, "t": None if t is None else NOW_S + t} for row, t in zip(ago(*[0] * 8), ahead_s, strict=False)]
     found = pace(rows, 1, None if started_s is None else NOW_S + started_s, NOW_S)
     assert (found.age_s or 0) >= 0 and (found.usual_s or 0) >= 0 and "-" not in found.pause
     if not found.pause and found.age_s and found.usual_s is None:

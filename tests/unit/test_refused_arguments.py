@@ -143,7 +143,9 @@ REFUSED = {
     "completion tcsh": "it must be one of bash, zsh, fish, not 'tcsh'",
 }
 FILE_SYSTEM = {"cp last:metrics.jsonl /sys/out", "report last -o /sys/x.html", "debug last --to /sys/x.tar.gz"}
-SEVERAL_LINES = {"submit RUN --sweep train.epochs=1,x", "submit RUN --set grid=3x1"}  # a line for each problem
+SEVERAL_LINES = {  # a line for each problem, or a remark before it
+    "submit RUN --sweep train.epochs=1,x", "submit RUN --set grid=3x1", "data get mnist --from /nowhere.tgz"
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
