@@ -53,7 +53,7 @@ def test_an_attempt_that_has_ended_for_good_is_not_begun_again(run: RunFolder, b
     if by == "record":
         DONE.write(run.attempt(1).end)
     else:
-        ledger.append(run.ledger, Ended(1, DONE.state, DONE.reason))
+        ledger.append(run.ledger, Ended.by(1, DONE))
     before = run.ledger.read_bytes()
     assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")) == DONE
     assert run.ledger.read_bytes() == before

@@ -176,7 +176,8 @@ def test_who_relays_the_proof_can_neither_type_commands_nor_change_what_the_prog
     out, wrong = Relay(tmp_path, lambda piece: piece or forged, unchanged).shell("sh")
     assert not (tmp_path / "typed").exists()
     assert "the shell on here has ended: a message was forged or changed in transit" in wrong and not out
-    relay = Relay(tmp_path, unchanged, lambda piece: piece.replace(b"all well", b"all lost"))
+    (other := tmp_path / "other").mkdir()
+    relay = Relay(other, unchanged, lambda piece: piece.replace(b"all well", b"all lost"))
     out, wrong = relay.shell("echo", "all well")
     assert "the shell on here has ended: a message was forged or changed in transit" in wrong and not out
 
