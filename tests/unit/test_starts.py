@@ -112,10 +112,13 @@ def test_one_query_answers_all_until_it_is_too_old(client: Client) -> None:
     assert answers.starts(client, ["1"]) and count(client) == 3
 
 
-def test_a_query_that_fails_is_not_repeated_at_once_and_one_without_time_keeps_nothing(client: Client) -> None:
+def test_a_scheduler_that_fails_is_not_queried_again_at_once(client: Client) -> None:
     queue = client.scheduler.folder / "queue"  # type: ignore[attr-defined]
     queue.unlink()
     assert answers.starts(client, ["1"]) == answers.starts(client, ["1"]) == {} and count(client) == 1
+
+
+def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
     assert not answers.starts(replace(client, until_s=time.monotonic() - 1.0), ["1"])
     assert count(client) == 0
     assert answers.starts(client, ["1"]) and count(client) == 1
