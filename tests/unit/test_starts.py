@@ -124,12 +124,6 @@ def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None
     assert answers.starts(client, ["1"]) and count(client) == 1
 
 
-def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
-    assert not answers.starts(replace(client, until_s=time.monotonic() - 1.0), ["1"])
-    assert count(client) == 0
-    assert answers.starts(client, ["1"]) and count(client) == 1
-
-
 def test_a_scheduler_without_estimates_is_not_queried() -> None:
     for name in ("local", "gridengine"):
         assert answers.starts(Client(schedulers.get(name), 10.0), ["1"]) == {}
