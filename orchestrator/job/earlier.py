@@ -11,8 +11,7 @@ from collections.abc import Callable
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.run.folder import claim, holders
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan

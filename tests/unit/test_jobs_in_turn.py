@@ -14,9 +14,8 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.bad_nodes import noted
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.poll import views

@@ -18,7 +18,6 @@ from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.checkpoints import content
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
     Ended,
@@ -29,7 +28,7 @@ from torusrun.orchestrator.run.folder.events import (
     Started,
     Submitting,
 )
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

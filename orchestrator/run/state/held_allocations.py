@@ -12,9 +12,8 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.run.folder import allocation
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Started
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.orchestrator.run.state.record import Record

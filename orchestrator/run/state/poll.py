@@ -15,9 +15,9 @@ from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import claim, index, ledger, settled
 from torusrun.orchestrator.run.folder.alone import alone
-from torusrun.orchestrator.run.folder.end_words import ended as end_of
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import ended as end_of
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
