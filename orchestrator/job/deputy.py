@@ -27,8 +27,8 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Ended, Started
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder

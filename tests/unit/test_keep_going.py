@@ -33,7 +33,7 @@ from torusrun.orchestrator.run.attempts import keep_going as attempts
 from torusrun.orchestrator.run.attempts.keep_going import Here, next_step
 from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import claim, ledger
-from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End, RankEnd

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.attempts import in_hold
 from torusrun.orchestrator.run.attempts.jobs import alive
-from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim, holders, index, ledger
+from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim, index, ledger
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_plan
@@ -117,8 +117,8 @@ def _end_remains(run: RunFolder) -> bool:
     """End what is at work for a run on this host; False if nothing is. Raises UserError if others are at work."""
     left = [run.attempt(number) for number in attempt_folders.attempts(run) if claim.held(run.attempt(number))]
     for attempt in left:
-        if not holders.end(attempt, read_plan(run, attempt.number).site.kill_after_s):
-            raise UserError(f"{run.run_id} has processes that this host cannot end: {holders.named(attempt)}; end them")
+        if not claim.end_holders(attempt, read_plan(run, attempt.number).site.kill_after_s):
+            raise UserError(f"{run.run_id} has processes that this host cannot end: {claim.holders(attempt)}; end them")
     return bool(left)
 
 

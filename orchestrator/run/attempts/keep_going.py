@@ -14,10 +14,10 @@ from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import continues_from, submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
-from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
 from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.checkpoints import content
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
     Ended,

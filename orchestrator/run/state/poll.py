@@ -14,7 +14,7 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import claim, index, ledger, settled
-from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.how_ended import How
 from torusrun.orchestrator.run.folder.how_ended import ended as end_of
