@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.records import Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.program.training import EXIT_CODES
 from torusrun.orchestrator.run.state import suspect
-from torusrun.orchestrator.run.state.slow import Slow
 from torusrun.orchestrator.run.state.suspect import LEAVE_S, SILENT_S, suspicion
 
 NOW_S = 5000.0

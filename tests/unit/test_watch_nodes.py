@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, remark, table
 
 GIB = 2.0**30

@@ -26,7 +26,7 @@ from torusrun.orchestrator.base.terminal.keys import keys
 from torusrun.orchestrator.base.terminal.width import display_width
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.allocation import KeeperState
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.attention import counts, ordered

@@ -19,10 +19,8 @@ from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent, sym
 from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, REPORTS, UNKNOWN, Patience, Sign, Symptom
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import attempt_folders, ledger, metrics
-from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.at_work import Beat, NodeLoad, host_pulse_s
 from torusrun.orchestrator.run.folder.events import Started
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.folder.records import NO_ROOM, End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan

@@ -7,9 +7,8 @@ import contextlib
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.load.monitor import LEAST_S, MOST_PER_S
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad, Slow, slow_ranks
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.state.slow import Slow, slow
 
 CONFIRMED = 2  # looks that must agree on the ranks
 
@@ -31,7 +30,7 @@ class SlowWatch:
             return
         self._due_s = now_s + self._every_s
         loads = {host: NodeLoad.read(self._attempt.node_load(rank)) for host, rank in self._first.items()}
-        found = slow({host: load.ranks for host, load in loads.items() if load})
+        found = slow_ranks({host: load.ranks for host, load in loads.items() if load})
         ranks = frozenset(found.ranks if found else ())
         self._agreed = self._agreed + 1 if ranks == self._seen else 1
         self._seen = ranks

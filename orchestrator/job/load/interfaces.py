@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from torusrun.orchestrator.run.folder.node_load import NetworkLoad
+from torusrun.orchestrator.run.folder.at_work import NetworkLoad
 
 WORD_BYTES = 4  # InfiniBand counts data in units of 32 bits (IBTA specification, PortCounters)
 INFINIBAND = "32"  # ARPHRD_INFINIBAND: IP over a port, whose own counters include this traffic

@@ -14,11 +14,11 @@ from dataclasses import replace
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.private import read_bytes
 from torusrun.orchestrator.run.folder import attempt_folders
+from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.state.clocks import ahead_s
 from torusrun.orchestrator.run.state.pace import duration
-from torusrun.orchestrator.run.state.slow import Slow
 from torusrun.training.counted import first_of
 
 SILENT_S = 30.0  # the supervisor touches its pulse every 5 s

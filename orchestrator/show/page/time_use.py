@@ -11,9 +11,9 @@ from torusrun.orchestrator.base.shown import svg
 from torusrun.orchestrator.base.shown.numbers import moment, ms
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.run.folder.at_work import RankSteps
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last
-from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.state.account import USES, Account
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.run.state.pace import duration
