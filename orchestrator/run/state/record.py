@@ -26,12 +26,11 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.folder.shown_plan import Planned
-from torusrun.orchestrator.run.state import next_job, suspect, which
-from torusrun.orchestrator.run.state.clocks import now_there_s
+from torusrun.orchestrator.run.state import next_job, which
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.pace import RunProgress, progress
+from torusrun.orchestrator.run.state.remarks import now_by_writer_s, remarks, waiting
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.run.state.waiting import waiting
 
 TAIL_BYTES = 16_384
 NOT_CHOSEN = "the job chooses it once it knows its hosts"
@@ -130,12 +129,12 @@ class Record:
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        suspected = suspect.remarks(self.folder.attempt(self.attempt), now_s) if works else ""
+        remarked = remarks(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
         return View(
             run=self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             state=status.state,
-            reason=plain("; ".join(filter(None, (status.reason, suspected)))),
+            reason=plain("; ".join(filter(None, (status.reason, remarked)))),
             attempt=self.attempt,
             job=self.job,
             scheduler=self.scheduler,
@@ -176,7 +175,7 @@ class Record:
             file, last_s = self.folder.ledger, self.events[-1].time_s
         if not at.pace.pause or last_s is None or now_s is None:
             return at
-        return progress(rows, self.attempt, started_s, now_there_s(file, last_s, now_s))
+        return progress(rows, self.attempt, started_s, now_by_writer_s(file, last_s, now_s))
 
     def _waiting(self, status: Status, rows: list[dict[str, Any]], now_s: float) -> str:
         if self.end or self.done or allocation.is_held(self.folder):
