@@ -46,7 +46,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import with_former_grid
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
-from torusrun.orchestrator.run.state import dependencies
+from torusrun.orchestrator.run.state import depends
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
@@ -97,7 +97,7 @@ class Supervisor:
         return replace(end, reason=f"{end.reason}; {self.short}")
 
     def _run(self, job: str) -> End:
-        unmet = dependencies.unmet(ledger.events(self.folder.ledger), self.attempt.number)
+        unmet = depends.unmet(ledger.events(self.folder.ledger), self.attempt.number)
         if unmet:  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)

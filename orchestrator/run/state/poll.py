@@ -23,8 +23,8 @@ from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.settled import Settled
 from torusrun.orchestrator.run.folder.shown_plan import POLL_INTERVAL_S
-from torusrun.orchestrator.run.state import dependencies, ended, next_job
-from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
+from torusrun.orchestrator.run.state import depends, ended, next_job
+from torusrun.orchestrator.run.state.depends import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
 from torusrun.orchestrator.run.state.record import Record, read_record
 from torusrun.orchestrator.run.state.view import View
@@ -203,7 +203,7 @@ def _alone(record: Record) -> Iterator[bool]:
 
 def _judged(record: Record, job: Status | None, now_s: float) -> Status:
     """The state of a run by its record and its scheduler's answer, which is older."""
-    status = record.status(in_hold(record, dependencies.held(record, job)), now_s)
+    status = record.status(in_hold(record, depends.held_forever(record, job)), now_s)
     status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
     return next_job.status(record.events, record.attempt, status, job) if record.continues else status
 
@@ -232,7 +232,7 @@ def _if_lost(record: Record, status: Status) -> Status:
         lock = attempt.alive.relative_to(record.folder.folder)
         reason = f"its job has left the queue, but processes of its ranks still run: they hold {lock}"
         return Status(State.UNKNOWN, reason)
-    unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
+    unmet = None if last(record.events, Started, record.attempt) else depends.unmet(record.events, record.attempt)
     if unmet and unmet[1]:
         return end_of(How.DROPPED, awaited=unmet[0], state=unmet[1].value).status
     return status
