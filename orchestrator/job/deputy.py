@@ -35,7 +35,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state import which
-from torusrun.orchestrator.run.state.in_vain import attempts_of_submission
+from torusrun.orchestrator.run.state.next_attempt import attempts_of_submission
 from torusrun.orchestrator.schedulers import client, interface
 from torusrun.orchestrator.schedulers.interface import Scheduler
 from torusrun.training.reporting.output import never_fail

@@ -34,7 +34,7 @@ from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import DISK_FULL, End, has_room
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state import next_attempt, which
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import client, interface
 from torusrun.training.counted import counted
@@ -221,7 +221,7 @@ class OwnRun(Turns):
     def _call_hooks(self) -> None:
         """Call the hooks of a run that is over, if it is."""
         number = which.newest_of(self.run)
-        if not next_job.may_begin_another(ledger.events(self.run.ledger), number):
+        if not next_attempt.may_begin_another(ledger.events(self.run.ledger), number):
             hooks.over(self.run, number, self.plan)
 
     def _refuse(self, step: Wait) -> State:
@@ -253,11 +253,11 @@ class OwnRun(Turns):
     def _is_last(self) -> bool:
         if self.task is not None or self.scheduler.traits.one_machine:
             return self.turn + 1 >= self.plan.jobs
-        return not (self._later_jobs() or next_job.lacks_jobs(ledger.events(self.run.ledger), self.first))
+        return not (self._later_jobs() or next_attempt.lacks_jobs(ledger.events(self.run.ledger), self.first))
 
     def _later_jobs(self) -> Sequence[str]:
         """The jobs that begin after this one, if each was submitted by itself."""
-        return next_job.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
+        return next_attempt.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
         """This job, and the later ones, have nothing to do; how the run ended, which its exit code must not hide."""

@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim,
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state import next_attempt, which
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
@@ -133,7 +133,7 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
     events = ledger.events(run.ledger)
     begun = ledger.last(events, Started, seen.attempt) is not None and not ledger.last(events, Ended, seen.attempt)
     in_held = bool(allocation.held_in(events, seen.attempt))  # its job continues with other attempts
-    several = next_job.may_begin_another(events, seen.attempt)
+    several = next_attempt.may_begin_another(events, seen.attempt)
     if several and ledger.last(events, Ended, seen.attempt):
         ledger.append(run.ledger, KeptGoing(seen.attempt, WAITED, cancelled=True))
     return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several, unsure)
@@ -152,7 +152,7 @@ def is_unsure(run: RunFolder, seen: View) -> bool:
 
 def _end_unsure(ending: _Ending, refused: Refused) -> None:
     """Have the scheduler end the jobs of a LOST attempt. It counts as done if the scheduler still knows none."""
-    asks, every = client.of(ending.site), next_job.jobs_of(ledger.events(ending.run.ledger), ending.attempt)
+    asks, every = client.of(ending.site), next_attempt.jobs_of(ledger.events(ending.run.ledger), ending.attempt)
     for job in reversed(every if ending.job in every else [ending.job]):
         try:
             asks.cancel(job)

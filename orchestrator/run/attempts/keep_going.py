@@ -36,7 +36,13 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
 from torusrun.orchestrator.run.state import which
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
-from torusrun.orchestrator.run.state.in_vain import Checkpoint, ended_outside, first_of_submission, hopeless, pause_s
+from torusrun.orchestrator.run.state.next_attempt import (
+    Checkpoint,
+    ended_outside,
+    first_of_submission,
+    hopeless,
+    pause_s,
+)
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.schedulers.client import Client
 
@@ -177,7 +183,7 @@ class _Newest:
 
     @property
     def _attempts(self) -> tuple[Sequence[Event], int, Checkpoint, Mapping[int, int]]:
-        """What the functions of in_vain.py count: attempts up to this one, and how far they came."""
+        """What the functions of next_attempt.py count: attempts up to this one, and how far they came."""
         return self.events, self.number, (self.checkpoint, self.content), self._began_after()
 
     @property

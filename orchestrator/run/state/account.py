@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.attempts import AttemptFacts, attempts
-from torusrun.orchestrator.run.state.next_job import may_begin_another
+from torusrun.orchestrator.run.state.next_attempt import may_begin_another
 from torusrun.training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (

@@ -13,7 +13,7 @@ from torusrun.orchestrator.run.folder import allocation, index, ledger
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.phase_groups import stretches
 from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 
@@ -59,9 +59,9 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
         raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
     if seen.scheduler != scheduler:
         raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
-    job = [seen.job, *next_job.later_jobs(events, seen.attempt, seen.job)][-1]
+    job = [seen.job, *next_attempt.later_jobs(events, seen.attempt, seen.job)][-1]
     array = schedulers.get(scheduler).awaitable(job)
-    several = array != job or next_job.may_begin_another(events, seen.attempt)
+    several = array != job or next_attempt.may_begin_another(events, seen.attempt)
     return Awaited(array, seen.folder, any_end, several)
 
 

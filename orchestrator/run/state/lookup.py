@@ -14,8 +14,7 @@ from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs, Starte
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
-from torusrun.orchestrator.run.state.in_vain import first_of_submission
-from torusrun.orchestrator.run.state.next_job import jobs_of, lacks_jobs
+from torusrun.orchestrator.run.state.next_attempt import first_of_submission, jobs_of, lacks_jobs
 from torusrun.orchestrator.run.state.outcome import SHOWN_AFTER_S
 from torusrun.orchestrator.run.state.record import Record, read_record
 from torusrun.orchestrator.schedulers import answers

@@ -23,7 +23,7 @@ from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.settled import Settled
 from torusrun.orchestrator.run.folder.shown_plan import POLL_INTERVAL_S
-from torusrun.orchestrator.run.state import depends, ended, next_job
+from torusrun.orchestrator.run.state import depends, ended, next_attempt
 from torusrun.orchestrator.run.state.depends import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
 from torusrun.orchestrator.run.state.record import Record, read_record
@@ -205,7 +205,7 @@ def _judged(record: Record, job: Status | None, now_s: float) -> Status:
     """The state of a run by its record and its scheduler's answer, which is older."""
     status = record.status(in_hold(record, depends.held_forever(record, job)), now_s)
     status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
-    return next_job.status(record.events, record.attempt, status, job) if record.continues else status
+    return next_attempt.status(record.events, record.attempt, status, job) if record.continues else status
 
 
 def _note(record: Record, status: Status) -> None:

@@ -26,7 +26,7 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.folder.shown_plan import Planned
-from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state import next_attempt, which
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.pace import RunProgress, progress
 from torusrun.orchestrator.run.state.remarks import now_by_writer_s, remarks, waiting
@@ -70,7 +70,7 @@ class Record:
     @property
     def jobs(self) -> tuple[str, ...]:
         """Its job, and those that begin after it without the user; () if it is not known."""
-        return (self.job, *next_job.later_jobs(self.events, self.attempt, self.job)) if self.job else ()
+        return (self.job, *next_attempt.later_jobs(self.events, self.attempt, self.job)) if self.job else ()
 
     @property
     def scheduler(self) -> str:
@@ -86,11 +86,11 @@ class Record:
     @property
     def submitted_s(self) -> float | None:
         """When the attempt was submitted (of time.time()); None if the ledger does not say."""
-        return next_job.submitted_s(self.events, self.attempt)
+        return next_attempt.submitted_s(self.events, self.attempt)
 
     def status(self, job: Status | None, now_s: float) -> Status:
         own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
-        return next_job.at_the_end(self.events, self.attempt, own) if self.ended else own
+        return next_attempt.at_the_end(self.events, self.attempt, own) if self.ended else own
 
     @property
     def ended(self) -> bool:
@@ -101,7 +101,7 @@ class Record:
     def continues(self) -> bool:
         """Whether another attempt may follow without the user. Its jobs then have their own state."""
         done = self.end and self.end.certain and self.end.state is State.COMPLETED
-        return not done and next_job.may_begin_another(self.events, self.attempt)
+        return not done and next_attempt.may_begin_another(self.events, self.attempt)
 
     @property
     def settled(self) -> bool:
