@@ -34,7 +34,8 @@ from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import DISK_FULL, End, has_room
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state import next_attempt, which
+from torusrun.orchestrator.run.state import next_attempt
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import client, interface
 from torusrun.training.counted import counted
@@ -220,7 +221,7 @@ class OwnRun(Turns):
 
     def _call_hooks(self) -> None:
         """Call the hooks of a run that is over, if it is."""
-        number = which.newest_of(self.run)
+        number = newest_of(self.run)
         if not next_attempt.may_begin_another(ledger.events(self.run.ledger), number):
             hooks.over(self.run, number, self.plan)
 
@@ -228,7 +229,7 @@ class OwnRun(Turns):
         """Leave the run to the next job, because of the bad hosts of this one."""
         print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
         if self._is_last:
-            close(self.run, which.newest_of(self.run), self._last_is_over(*self._bad_hosts()))
+            close(self.run, newest_of(self.run), self._last_is_over(*self._bad_hosts()))
             self._call_hooks()
         else:
             self._avoid_bad_hosts()
@@ -266,7 +267,7 @@ class OwnRun(Turns):
         if not (isinstance(step, Stop) and step.later_job):
             self._leave_no_jobs()
             self._call_hooks()
-        end = ledger.last(ledger.events(self.run.ledger), Ended, which.newest_of(self.run))
+        end = ledger.last(ledger.events(self.run.ledger), Ended, newest_of(self.run))
         return end.state if end else State.LOST
 
     def _leave_no_jobs(self) -> None:

@@ -19,7 +19,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Refused, Submitted
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.attention import counts
 from torusrun.orchestrator.run.state.decide import Policy
 from torusrun.orchestrator.run.state.poll import views
@@ -128,7 +128,7 @@ def _make(parts: Sequence[Batch]) -> None:
 
 def _make_attempt(one: MemberAttempt) -> None:
     with alone(one.run):
-        if which.newest_of(one.run) != one.planned.number - 1:
+        if newest_of(one.run) != one.planned.number - 1:
             raise UserError(f"another client has resumed {one.run.run_id} at the same time: resume the sweep again")
         settled.forget([one.run.run_id])
         ledger.append(one.run.ledger, one.event)

@@ -17,7 +17,8 @@ from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim,
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state import next_attempt, which
+from torusrun.orchestrator.run.state import next_attempt
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
@@ -73,7 +74,7 @@ def cancel_all(runs: Sequence[RunFolder]) -> Refused:
     seen = _looked([run for run in runs if run not in refused])
     _cancel(seen, refused)
     # The job of a training that wants other nodes may have submitted the next attempt.
-    followed = [run for run, one in seen.items() if run not in refused and which.newest_of(run) > one.attempt]
+    followed = [run for run, one in seen.items() if run not in refused and newest_of(run) > one.attempt]
     _cancel({run: one for run, one in _looked(followed, newest=True).items() if not one.state.over}, refused)
     return refused
 

@@ -34,7 +34,7 @@ from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.run.state.next_attempt import (
     Checkpoint,
@@ -96,7 +96,7 @@ class _Newest:
 
     def __init__(self, run: RunFolder, here: Here) -> None:
         self.run, self.here = run, here
-        self.number = which.newest_of(run)
+        self.number = newest_of(run)
         self.plan = plan_files.read_first(run, self.number)
         checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
         self.checkpoint = checkpoint.name if checkpoint else None

@@ -19,7 +19,7 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import derive
 from torusrun.orchestrator.run.plan.phase_groups import stretch_at
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, decide
 from torusrun.orchestrator.schedulers import client
 from torusrun.training.checkpoint.manifest import newest_complete
@@ -61,7 +61,7 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
         history = History(
             number,
             State.RUNNING,
-            newest=which.newest_of(run),
+            newest=newest_of(run),
             cancelled=ledger.last(events, CancelRequested, number) is not None,
             other_nodes=following is not None and following.nodes != plan.run.nodes,
         )

@@ -14,7 +14,7 @@ from torusrun.orchestrator.run.folder import kept_forecast, ledger, metrics
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.attempts import AttemptFacts, attempts
+from torusrun.orchestrator.run.state.attempts import AttemptFacts, facts
 from torusrun.orchestrator.run.state.next_attempt import may_begin_another
 from torusrun.training.reporting import events as rows_of
 
@@ -116,7 +116,7 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
     add up to the time from the first to the last. A run that is over without a record of its end ended at its last row.
     One that waits for its next attempt has not ended.
     """
-    found = attempts(events, rows, now_s, state)
+    found = facts(events, rows, now_s, state)
     seconds = dict.fromkeys(USES, 0.0)
     first_s = at_s = next((one.submitted_s for one in found), now_s)
     spans = [*_spans(found, _by_attempt(rows))]

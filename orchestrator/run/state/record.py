@@ -26,7 +26,7 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.folder.shown_plan import Planned
-from torusrun.orchestrator.run.state import next_attempt, which
+from torusrun.orchestrator.run.state import attempts, next_attempt
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.pace import RunProgress, progress
 from torusrun.orchestrator.run.state.remarks import now_by_writer_s, remarks, waiting
@@ -224,8 +224,8 @@ def _read(run: RunFolder, of_newest: bool) -> Record:
     events, ledger_damage = ledger.read(run.ledger)
     if ledger_damage:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
-    newest = which.newest(events, folders)
-    attempt = newest if of_newest else which.working(run, events, newest)
+    newest = attempts.newest(events, folders)
+    attempt = newest if of_newest else attempts.working(run, events, newest)
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
