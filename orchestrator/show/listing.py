@@ -19,9 +19,8 @@ from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import number_of
 from torusrun.orchestrator.run.state.account import Account
-from torusrun.orchestrator.run.state.attention import ORDER
 from torusrun.orchestrator.run.state.pace import duration, short
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import ORDER, View
 from torusrun.orchestrator.show.account import account_lines
 from torusrun.training.counted import counted
 

@@ -20,10 +20,9 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.state.attempts import newest_of
-from torusrun.orchestrator.run.state.attention import counts
 from torusrun.orchestrator.run.state.decide import Policy
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts
 from torusrun.orchestrator.sweeps.batches import NOBODY, Batch, MemberAttempt, at_work, batches
 from torusrun.orchestrator.sweeps.submit import submit, without_bad_hosts
 from torusrun.training.counted import counted

@@ -29,8 +29,7 @@ from torusrun.orchestrator.run.folder.allocation import KeeperState
 from torusrun.orchestrator.run.folder.at_work import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.attention import counts, ordered
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts, ordered
 from torusrun.orchestrator.show.screen import many, one
 from torusrun.orchestrator.show.screen.detail import Detail, Details, at_work, first_error, nodes
 from torusrun.orchestrator.show.screen.many import Window

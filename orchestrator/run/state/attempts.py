@@ -129,13 +129,13 @@ def _facts(events: Sequence[Event], known: State, until_s: float, origin: str | 
     jobs = [event.job for event in events if isinstance(event, (Submitted, Started))]
     return AttemptFacts(
         number,
-        events[0].time_s,
-        end.time_s if end else until_s,
-        end.state if end else known,
-        jobs[-1] if jobs else None,
-        first.time_s if first else None,
-        (end.cause if end else Cause.of(known)).value if end or known.over else "",
-        started.hosts if started else (),
-        origin or (intent.resumes if intent else None),
-        intent.follows if intent else 0,
+        submitted_s=events[0].time_s,
+        until_s=end.time_s if end else until_s,
+        state=end.state if end else known,
+        job=jobs[-1] if jobs else None,
+        begun_s=first.time_s if first else None,
+        cause=(end.cause if end else Cause.of(known)).value if end or known.over else "",
+        hosts=started.hosts if started else (),
+        resumes=origin or (intent.resumes if intent else None),
+        follows=intent.follows if intent else 0,
     )

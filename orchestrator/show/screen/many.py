@@ -14,8 +14,7 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.terminal.width import CUT, cut
 from torusrun.orchestrator.place.hosts.folded import folded
-from torusrun.orchestrator.run.state.attention import counts
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts
 from torusrun.orchestrator.show.listing import ETA, RESULT, STATE, STEP
 
 Row = TypeVar("Row")
