@@ -13,9 +13,8 @@ from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts.resume import MayNotResume, next_attempt
 from torusrun.orchestrator.run.folder import index, ledger, settled
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.claim import alone
-from torusrun.orchestrator.run.folder.events import Ended, Refused, Submitted
+from torusrun.orchestrator.run.folder.events import Changes, Ended, Refused, Submitted
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan

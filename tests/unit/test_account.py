@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.run.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.state.account import CURES, USES, Account, account, mean_step_s
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.show.account import forecast_line

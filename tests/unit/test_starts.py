@@ -19,7 +19,7 @@ from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.index import find
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.plan.chain import attempts
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file

@@ -18,8 +18,7 @@ from torusrun.orchestrator.keys.run import RunSpec, Train
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.run.attempts.successor import hand_over, submit_next
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Started, Submitted
+from torusrun.orchestrator.run.folder.events import CancelRequested, Changes, Ended, Started, Submitted
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files

@@ -15,11 +15,11 @@ from torusrun.orchestrator.run.attempts import continues_from, submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.checkpoints import content
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
+    Changes,
     Ended,
     Event,
     GivenBadHosts,

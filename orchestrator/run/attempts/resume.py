@@ -10,9 +10,8 @@ from torusrun.orchestrator.run.attempts import continues_from, in_hold, submit
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.attempts.jobs import alive
 from torusrun.orchestrator.run.folder import allocation, claim, index, ledger
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.claim import alone
-from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.events import Changes, Started
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept

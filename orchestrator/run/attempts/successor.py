@@ -9,9 +9,8 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.claim import alone
-from torusrun.orchestrator.run.folder.events import CancelRequested, Submitted
+from torusrun.orchestrator.run.folder.events import CancelRequested, Changes, Submitted
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

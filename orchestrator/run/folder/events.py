@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Annotated, Any, ClassVar
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar, cast
 
 from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.records import End, Final
 from torusrun.orchestrator.run.folder.shown_plan import Levels
 from torusrun.training.recipe.key import Limits, Pattern
@@ -22,6 +21,40 @@ OF_ALL = ("attempt", "time_s")
 LARGEST_ATTEMPT = 99_999
 JOB_ID = r"[A-Za-z0-9][A-Za-z0-9_.:@\[\]-]{0,199}"
 JobId = Annotated[str, Pattern("an id of a job", JOB_ID)]  # safe in a scheduler's commands
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes that an attempt makes to its run's plan; None means unchanged, a `grid` of () means auto.
+
+    Excluded hosts are added to those of earlier attempts.
+    """
+
+    time_s: Annotated[float, Limits(above=0)] | None = None
+    nodes: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = None
+    grid: Levels | None = None
+    exclude: tuple[str, ...] = ()
+
+    def then(self, later: Changes) -> Changes:
+        """These changes followed by `later` ones: the later value counts, and excluded hosts stay excluded."""
+        return Changes(
+            self.time_s if later.time_s is None else later.time_s,
+            self.nodes if later.nodes is None else later.nodes,
+            self.grid if later.grid is None else later.grid,
+            tuple(dict.fromkeys((*self.exclude, *later.exclude))),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """An object with the changed values only."""
+        changed = {key: value for key, value in asdict(self).items() if value}
+        return {**changed, "grid": "auto"} if self.grid == () else changed
+
+    @classmethod
+    def from_json(cls, value: object) -> Changes:
+        """The changes in an object of `as_json`. Raises ValueError for any other value."""
+        if not isinstance(value, dict) or value.get("grid") != "auto":
+            return cast(Changes, record_of(cls, value, str, "changes"))
+        return replace(cls.from_json({**value, "grid": None}), grid=())
 
 
 @dataclass(frozen=True)
@@ -212,26 +245,7 @@ class Unknown(Event):
     details: dict[str, Any]
 
 
-KINDS: dict[str, type[Event]] = {
-    cls.kind: cls
-    for cls in (
-        Submitting,
-        Submitted,
-        JobAdded,
-        NoMoreJobs,
-        Refused,
-        Started,
-        Unordered,
-        LeftOut,
-        GivenBadHosts,
-        RequestChanged,
-        NetworkChosen,
-        CancelRequested,
-        KeptGoing,
-        Notified,
-        Ended,
-    )
-}
+KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__() if cls.kind}
 
 
 def as_json(event: Event) -> dict[str, Any]:

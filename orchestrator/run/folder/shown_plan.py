@@ -1,4 +1,4 @@
-"""The part of a kept plan that the view of a run needs, from the run folder or its newest attempt."""
+"""What the view of a run needs of its kept plans, and the forecast that was kept at its submission."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from torusrun.training.recipe.key import Items, Limits
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
+FORECAST = "forecast"  # in the provenance
 POLL_INTERVAL_S = 10.0  # if the plan does not say it, or cannot be read
 Levels = Annotated[tuple[Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)], ...], Items(1, MOST_LEVELS)]
 
@@ -134,3 +135,34 @@ def as_grid(value: object) -> tuple[int, ...] | None:
         return cast(tuple[int, ...], record_of(Levels, value))
     except ValueError:
         return None
+
+
+@dataclass(frozen=True)
+class KeptForecast:
+    """The predicted time of all steps and evaluations of a run without disturbances.
+
+    `validation_s` is the part of the evaluations, `grid` the expected grid, and `assumptions` name the rates of the
+    device and the links that it is made of. `bounds_s` are the bounds of `total_s` at 90 %, () if they are not known.
+    """
+
+    total_s: float
+    validation_s: float
+    steps: int
+    images_per_s: float
+    grid: tuple[int, ...]
+    assumptions: tuple[str, ...] = ()
+    bounds_s: tuple[float, ...] = ()
+
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step."""
+        return (self.total_s - self.validation_s) / self.steps
+
+
+def read_forecast(run: RunFolder) -> KeptForecast | None:
+    """The kept forecast of a run; None for an unknown command, or a damaged record."""
+    try:
+        forecast: KeptForecast = record_of(KeptForecast, (read_object(run.provenance) or {}).get(FORECAST))
+    except (SiteError, ValueError):
+        return None
+    return forecast if forecast.total_s > 0 and forecast.steps > 0 else None

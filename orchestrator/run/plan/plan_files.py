@@ -19,8 +19,7 @@ from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import attempt_folders
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Event, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Event, Submitting
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.plan import SCHEMA, Plan

@@ -10,10 +10,10 @@ from typing import Any
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.base.typed import LARGEST_TIME_S
-from torusrun.orchestrator.run.folder import kept_forecast, ledger, metrics
+from torusrun.orchestrator.run.folder import ledger, metrics, shown_plan
 from torusrun.orchestrator.run.folder.events import Event
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.state.attempts import AttemptFacts, facts
 from torusrun.orchestrator.run.state.next_attempt import may_begin_another
 from torusrun.training.reporting import events as rows_of
@@ -150,7 +150,7 @@ def read_account(run: RunFolder, state: State) -> Account:
     """The account of a run in this `state`, from its folder, as of now. Raises SiteError without readable metrics."""
     return replace(
         account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state),
-        forecast=kept_forecast.read(run),
+        forecast=shown_plan.read_forecast(run),
     )
 
 

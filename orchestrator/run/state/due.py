@@ -13,7 +13,7 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.run.folder import kept_forecast, metrics
+from torusrun.orchestrator.run.folder import metrics, shown_plan
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import chain
 from torusrun.orchestrator.run.state.poll import DEFAULT_TIMEOUT_S
@@ -69,7 +69,7 @@ def due(views: Iterable[View], until_s: float = math.inf) -> Mapping[str, Due]:
 
 
 def _due(record: Record, starts_s: float) -> Due:
-    kept, limit_s = kept_forecast.read(record.folder), record.plan.time_s if record.plan else None
+    kept, limit_s = shown_plan.read_forecast(record.folder), record.plan.time_s if record.plan else None
     if kept is None:
         return Due(starts_s)
     rows = []

@@ -12,15 +12,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
-from torusrun.orchestrator.run.folder import (
-    allocation,
-    attempt_folders,
-    index,
-    kept_forecast,
-    ledger,
-    metrics,
-    shown_plan,
-)
+from torusrun.orchestrator.run.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
 from torusrun.orchestrator.run.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
@@ -131,6 +123,7 @@ class Record:
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
         remarked = remarks(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
+        forecast = None if status.state.over else shown_plan.read_forecast(self.folder)
         return View(
             run=self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             state=status.state,
@@ -163,7 +156,7 @@ class Record:
             waiting="" if damage else plain(self._waiting(status, own, now_s)),
             cause=status.cause.value if status.state.over else "",
             left_out=plain(listed(submitting.left_out)) if submitting else "",
-            forecast_s=() if status.state.over else kept_forecast.with_bounds_s(self.folder),
+            forecast_s=(forecast.total_s, *forecast.bounds_s) if forecast else (),
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:

@@ -19,7 +19,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
+from torusrun.orchestrator.run.folder import kept_secrets, ledger, metrics, shown_plan
 from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -121,7 +121,7 @@ def records(run: RunFolder, view: View) -> RunFacts:
         now_s=now_s,
         rows=rows or (),
         events=events,
-        account=spent and replace(spent, forecast=kept_forecast.read(run)),
+        account=spent and replace(spent, forecast=shown_plan.read_forecast(run)),
         plan=_known(lambda: read_plan(run, view.attempt)),
         hidden=_known(lambda: kept_secrets.all_of(run)) or {},
         spec=_known(lambda: _text(run.spec)) or "",
