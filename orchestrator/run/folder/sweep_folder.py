@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.json_files import read_object, required, write_j
 from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.run.folder import index
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import At, Attempt, RunFolder
 from torusrun.training.counted import counted
 
 SCHEMA = 1
@@ -51,22 +51,9 @@ class ArrayFolder:
 
     folder: Path
 
-    @property
-    def script(self) -> Path:
-        return self.folder / "jobs.sh"
-
-    @property
-    def stdout(self) -> Path:
-        return self.folder / "jobs.out"
-
-    @property
-    def stderr(self) -> Path:
-        return self.folder / "jobs.err"
-
-    @property
-    def attempts(self) -> Path:
-        """The list of the attempts, in the order of the tasks."""
-        return self.folder / "attempts.json"
+    script = At("jobs.sh")
+    stdout, stderr = At("jobs.out"), At("jobs.err")
+    attempts = At("attempts.json")  # the list of the attempts, in the order of the tasks
 
     def write(self, attempts: Sequence[Attempt]) -> None:
         write_json(self.attempts, {"schema": SCHEMA, "attempts": [str(attempt.folder) for attempt in attempts]})
@@ -83,6 +70,12 @@ class SweepFolder:
 
     folder: Path
 
+    record = At("sweep.json")
+    study = At("study.json")  # what is searched, of a sweep with a study
+    journal = At("study.journal")  # what Optuna knows of the study: its trials and their results
+    arrays = At("arrays")
+    lock, submitting_lock, study_lock = At(".lock"), At(".submitting.lock"), At(".study.lock")
+
     @property
     def sweep_id(self) -> str:
         return self.folder.name
@@ -90,36 +83,6 @@ class SweepFolder:
     @property
     def unfinished(self) -> SweepFolder:
         return SweepFolder(self.folder.with_name(f".{self.folder.name}"))
-
-    @property
-    def record(self) -> Path:
-        return self.folder / "sweep.json"
-
-    @property
-    def study(self) -> Path:
-        """What is searched, of a sweep with a study."""
-        return self.folder / "study.json"
-
-    @property
-    def journal(self) -> Path:
-        """What Optuna knows of the study: its trials and their results."""
-        return self.folder / "study.journal"
-
-    @property
-    def study_lock(self) -> Path:
-        return self.folder / ".study.lock"
-
-    @property
-    def arrays(self) -> Path:
-        return self.folder / "arrays"
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / ".lock"
-
-    @property
-    def submitting_lock(self) -> Path:
-        return self.folder / ".submitting.lock"
 
     def array(self, number: int) -> ArrayFolder:
         return ArrayFolder(self.arrays / str(number))
