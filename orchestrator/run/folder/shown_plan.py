@@ -36,9 +36,7 @@ class Planned:
     site: str = ""  # its name, or the name of its file; '' if the plan does not have it
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
-    time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
     pattern: bool = False  # whether the steps of a user's program are read from its log
-    stop_before_s: float = 0.0  # how long before the limit the request to stop comes
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -74,38 +72,20 @@ def read(path: Path) -> Planned | None:
     size = as_grid(grid)
     if grid != "auto" and (size is None or math.prod(size) != ranks):
         raise damaged(path, "its grid and its number of ranks do not fit together")
-    timeout_s = _seconds(path, site, "command_timeout")
-    interval_s = _seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S
-    run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
     spec = kept.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     return Planned(
-        run,
-        scheduler,
-        size,
-        ranks,
-        timeout_s,
-        interval_s,
-        site_name(spec.get("site")),
-        _moments(spec.get("notify"), site.get("notify")),
-        bool(spec.get("command")),
-        _limit_s(spec.get("time")),
-        bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
-        _stop_before_s(spec, site),
+        run=required(path, kept, "run", str),
+        scheduler=required(path, site, "scheduler", str),
+        grid=size,
+        ranks=ranks,
+        command_timeout_s=_seconds(path, site, "command_timeout"),
+        poll_interval_s=_seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S,
+        site=site_name(spec.get("site")),
+        notices=_moments(spec.get("notify"), site.get("notify")),
+        command=bool(spec.get("command")),
+        pattern=bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
     )
-
-
-def _limit_s(value: object) -> float | None:
-    try:
-        return seconds(value) if type(value) is str else None
-    except ValueError:
-        return None
-
-
-def _stop_before_s(spec: dict[str, Any], site: dict[str, Any]) -> float:
-    stop = spec.get("stop")
-    own = _limit_s(stop.get("before")) if isinstance(stop, dict) else None
-    return (_limit_s(site.get("stop_before")) or 0.0) if own is None else own
 
 
 def _moments(of_run: object, of_site: object) -> tuple[str, ...]:

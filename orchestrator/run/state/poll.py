@@ -6,8 +6,9 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
@@ -75,6 +76,31 @@ def look(run: RunFolder, *, newest: bool = False) -> View:
     return views([run], fresh=True, newest=newest)[0]
 
 
+def starts(views: Iterable[View], until_s: float = math.inf) -> dict[str, float]:
+    """The estimated starts (of time.time()) of those of these runs that wait and belong to this user, by their ids.
+
+    A start that has passed is now. The wait for all schedulers together ends at `until_s` (of time.monotonic()).
+    """
+    waiting: dict[str, list[Record]] = defaultdict(list)
+    for view in views:
+        if view.state is State.PENDING and view.job:
+            record = read_record(RunFolder(Path(view.folder)))
+            if record.mine and record.job and record.scheduler:
+                waiting[record.scheduler].append(record)
+    known: dict[str, float] = {}
+    for name, records in waiting.items():
+        with contextlib.suppress(TorusrunError):  # a scheduler that this version does not know
+            client = Client(schedulers.get(name), _timeout_s(records), until_s=until_s)
+            by_job = answers.starts(client, [record.job for record in records if record.job])
+            known |= {record.folder.run_id: by_job[record.job] for record in records if record.job in by_job}
+    return {run: max(start_s, time.time()) for run, start_s in known.items()}
+
+
+def _timeout_s(records: Sequence[Record]) -> float:
+    """The longest time that a command of their scheduler may take."""
+    return max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in records)
+
+
 def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
     """Each run with its kept row, or None if it is not known to be over."""
     known = settled.runs()
@@ -128,11 +154,10 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
         elif record.job:
             by_scheduler[record.scheduler].append(record)
     for name, group in by_scheduler.items():
-        timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
         interval_s = min(record.plan.poll_interval_s if record.plan else POLL_INTERVAL_S for record in group)
         jobs = [job for record in group for job in record.jobs]
         try:
-            client = Client(schedulers.get(name), timeout_s, until_s=until_s)
+            client = Client(schedulers.get(name), _timeout_s(group), until_s=until_s)
             if fresh:
                 note_action(client.scheduler)
             answer = answers.states(client, jobs, interval_s)
