@@ -80,53 +80,51 @@ def facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: flo
     An attempt that waits for the end of the one whose job submitted it is PENDING. An earlier one without a record of
     its end is LOST.
     """
-    found: list[AttemptFacts] = []
-    of_number, last_s, origins = _by_number(events), _last_times(rows), _origins(rows)
+    attempts: list[AttemptFacts] = []
+    of_number, of_rows = _by_number(events), by_attempt(rows)
     works = working(None, events, max(of_number, default=0))
     for number in sorted(of_number, reverse=True):
         known = state if number == works else State.PENDING if number > works else State.LOST
-        seen_s = max([event.time_s for event in of_number[number]] + [last_s.get(number, 0.0)])
-        until_s = found[0].submitted_s if found and number < works else seen_s if known.over else now_s
-        found.insert(0, _facts(of_number[number], known, until_s, origins.get(number)))
-    return found
+        own = of_rows.get(number, ())
+        seen_s = max([event.time_s for event in of_number[number]] + [float(row["t"]) for row in own])
+        until_s = attempts[0].submitted_s if attempts and number < works else seen_s if known.over else now_s
+        attempts.insert(0, _facts(of_number[number], own, known, until_s))
+    return attempts
+
+
+def by_attempt(rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
+    """The rows of each attempt that have a time."""
+    of_attempt: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
+            of_attempt.setdefault(row["attempt"], []).append(row)
+    return of_attempt
 
 
 def _by_number(events: Iterable[Event]) -> dict[int, list[Event]]:
     """The events of each attempt, without those before a refusal."""
-    found: dict[int, list[Event]] = {}
+    of_number: dict[int, list[Event]] = {}
     for event in events:
         if isinstance(event, Refused):
-            found.pop(event.attempt, None)
+            of_number.pop(event.attempt, None)
         elif isinstance(event, (Submitting, Submitted, Started)):
-            found.setdefault(event.attempt, []).append(event)
-        elif isinstance(event, Ended) and event.attempt in found:
-            found[event.attempt].append(event)
-    return found
+            of_number.setdefault(event.attempt, []).append(event)
+        elif isinstance(event, Ended) and event.attempt in of_number:
+            of_number[event.attempt].append(event)
+    return of_number
 
 
-def _last_times(rows: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
-    found: dict[Any, float] = {}
-    for row in rows:
-        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
-            found[row["attempt"]] = max(found.get(row["attempt"], 0.0), float(row["t"]))
-    return found
-
-
-def _origins(rows: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
-    """Where the state of each attempt came from that has begun to train, as its ranks say."""
-    starts = [row for row in rows if row.get("event") == START and type(row.get("resumed_from")) is str]
-    return {row["attempt"]: row["resumed_from"] for row in starts if type(row.get("attempt")) is int}
-
-
-def _facts(events: Sequence[Event], known: State, until_s: float, origin: str | None) -> AttemptFacts:
+def _facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], known: State, until_s: float) -> AttemptFacts:
     """The facts of one attempt. `known` and `until_s` hold if its end was not recorded.
 
-    `origin` is None until its ranks have said where their state came from; its submission knew the checkpoint.
+    Its ranks say where their state came from; until then, its submission knew the checkpoint.
     """
     number = events[0].attempt
     end, intent, started = last(events, Ended, number), last(events, Submitting, number), last(events, Started, number)
     first = next((event for event in events if isinstance(event, Started)), None)
     jobs = [event.job for event in events if isinstance(event, (Submitted, Started))]
+    origins = [row.get("resumed_from") for row in rows if row.get("event") == START]
+    origin = next((text for text in reversed(origins) if type(text) is str), None)
     return AttemptFacts(
         number,
         submitted_s=events[0].time_s,

@@ -150,8 +150,6 @@ def _productive(account: Account) -> Iterator[str]:
     if account.ettr is not None and account.since_submit is not None:
         since = f"{account.since_submit:.1%} since its submission"
         yield f"Productive: {account.ettr:.1%} of the time since its first start, {since}."
-    if account.cure:
-        yield f"Most would have been saved on {account.cure}."
 
 
 ROW_HEIGHT = 14
