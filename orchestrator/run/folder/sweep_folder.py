@@ -14,7 +14,6 @@ from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.run_folder import At, Attempt, RunFolder
-from torusrun.training.counted import counted
 
 SCHEMA = 1
 LOCK_S = 2.0  # a look at a member holds the lock for a moment
@@ -170,19 +169,10 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFold
     """
     known = index.runs() if known is None else known
     if word == "last":
-        newest = [run for run in known if run.sweep][-1:]
-        word = newest[0].sweep.name if newest and newest[0].sweep else word
+        word = next((run.sweep.name for run in reversed(known) if run.sweep), word)
     if members := members_of(word, known):
         return SweepFolder(members[0].folder.parent), members
-    own = [run for run in known if run.run_id == word and run.sweep]
-    if own and own[0].sweep:
-        return find(own[0].sweep.name, known)
-    sweeps = by_sweep([run for run in known if run.sweep])
-    named = [folder.name for folder in sweeps if folder.name.startswith(word)]
-    if named:
-        raise UserError(f"{word!r} begins the ids of {counted(len(named), 'sweep')}: {', '.join(named[-8:])}")
-    if word == "last":
-        raise UserError("you have no sweep yet; `torusrun submit RUN.yaml --sweep KEY=A,B` makes one")
-    if any(run.run_id == word for run in known):
-        raise UserError(f"{word} is a run, not a sweep; `torusrun status {word}` shows it")
-    raise UserError(f"there is no sweep {word!r}; `torusrun status` lists your runs and sweeps")
+    run = index.find(word, known)
+    if run.sweep is None:
+        raise UserError(f"{run.run_id} is a run, not a sweep; `torusrun status {run.run_id}` shows it")
+    return SweepFolder(run.sweep), by_sweep(known)[run.sweep]
