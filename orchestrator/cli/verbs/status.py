@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
     far_accounts, far_starts = dict[str, Any](), dict[str, float]()
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
-    newest = (known if words else index.there(known), 0) if all_asked else selection.newest(known)
+    newest = (known if words else index.existing(known), 0) if all_asked else selection.newest(known)
     runs, hidden = newest
     found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
@@ -122,7 +122,7 @@ def _there(names: Sequence[str]) -> list[RunFolder]:
     """Those of the runs with these ids that exist."""
     from torusrun.orchestrator.run.folder import index
 
-    return index.there([run for run in index.runs() if run.run_id in {*names}])
+    return index.existing([run for run in index.runs() if run.run_id in {*names}])
 
 
 def _of_sweep(args: argparse.Namespace) -> int | None:

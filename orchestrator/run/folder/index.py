@@ -131,7 +131,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
         return _back(counted_back[1], int(counted_back[2]), known)
     named = known if word == "last" else [run for run in known if _is_meant(run, word)]
     exact = [run for run in named if run.run_id == word]
-    matching = there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
+    matching = existing(exact or named, 1 if word == "last" else MOST_NAMED + 1)
     if len(matching) == 1:
         return matching[0]
     if matching:
@@ -148,7 +148,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
 
 def _back(word: str, back: int, known: Sequence[RunFolder]) -> RunFolder:
     """The run that is `back` runs older than the newest of those that `word` begins, or of all for 'last'."""
-    matching = there(known if word == "last" else [run for run in known if _is_meant(run, word)], back + 1)
+    matching = existing(known if word == "last" else [run for run in known if _is_meant(run, word)], back + 1)
     if len(matching) > back:
         return matching[0]
     begin = "you have" if word == "last" else f"{word!r} begins the ids of"
@@ -161,7 +161,7 @@ def _is_meant(run: RunFolder, word: str) -> bool:
     return run.run_id == word or (run.run_id.startswith(word) and not beyond_sweep)
 
 
-def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
+def existing(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
     """The newest `most` of these runs, by default all, without those that are over and whose folders are gone."""
     known = settled.runs()
     newest: list[RunFolder] = []

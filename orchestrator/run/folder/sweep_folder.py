@@ -159,7 +159,7 @@ def members_of(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
         return []
     sweeps = by_sweep(named)
     (folder, members), *others = sweeps.items() or [(None, [])]
-    return index.there(members) if folder and not others and folder.name.startswith(word) else []
+    return index.existing(members) if folder and not others and folder.name.startswith(word) else []
 
 
 def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFolder, list[RunFolder]]:

@@ -80,8 +80,8 @@ def _goes_on(seen: View) -> str:
         plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
     except SiteError:
         return ""
-    found = stretches(plan.run)
-    if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
+    parts = stretches(plan.run)
+    if not parts or not plan.stretch or plan.stretch[1] >= parts[-1].ends:
         return ""
-    why = f"continues in other jobs, because its phases need {' then '.join(stretch.on_nodes for stretch in found)}"
-    return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"
+    why = f"continues in other jobs, because its phases need {' then '.join(part.on_nodes for part in parts)}"
+    return f"{why}: wait for it once its last job is submitted, from epoch {parts[-1].begins:g} on"

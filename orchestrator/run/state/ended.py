@@ -52,9 +52,9 @@ def kept(row: Settled) -> View | None:
         return None
 
 
-def keep(found: Sequence[tuple[Record, View]]) -> None:
+def keep(views: Sequence[tuple[Record, View]]) -> None:
     """Keep the views of the user's own runs that are over for good, in the index and undamaged."""
-    settled.keep([row for record, view in found if _is_final(record, view) and (row := _row(record, view))])
+    settled.keep([row for record, view in views if _is_final(record, view) and (row := _row(record, view))])
 
 
 def _is_final(record: Record, view: View) -> bool:

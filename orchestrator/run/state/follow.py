@@ -163,7 +163,7 @@ def _files(record: Record) -> tuple[Signature, Signature]:
 def _signature(path: Path) -> Signature:
     """Inode, size and time of a file."""
     try:
-        found = private.status(path)
+        status = private.status(path)
     except OSError:
         return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

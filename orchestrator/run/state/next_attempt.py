@@ -181,7 +181,7 @@ def same_error(events: Sequence[Event], attempt: int) -> bool:
         return False
     begins = [last(events, Submitting, number) for number in alike[:2]]
     known = (end := last(events, Ended, attempt)) is not None and end.step is not None
-    same_checkpoint = len({(one.resumes, one.resumes_content) for one in begins if one}) == 1
+    same_checkpoint = len({(begin.resumes, begin.resumes_content) for begin in begins if begin}) == 1
     return known or same_checkpoint or (len(alike) == MOST_ALIKE and all(_was_short(events, n) for n in alike))
 
 
@@ -199,9 +199,9 @@ def _alike(events: Sequence[Event], attempt: int) -> Iterator[int]:
 
 def _error(end: Ended) -> str:
     """The type and place of an error, or else its text, without what varies; '' if it is not known."""
-    said, place = end.evidence.get("said", ""), end.evidence.get("place", "")
-    kind = EXCEPTION.search(said)
-    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", said)
+    text, place = end.evidence.get("said", ""), end.evidence.get("place", "")
+    kind = EXCEPTION.search(text)
+    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", text)
 
 
 def _was_short(events: Sequence[Event], attempt: int) -> bool:
@@ -212,16 +212,16 @@ def _was_short(events: Sequence[Event], attempt: int) -> bool:
 
 def bad_hosts_again(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
     """The bad hosts that ended SAME_BAD_HOST jobs in a row, or more, up to now: each before it started any rank."""
-    found: Counter[str] = Counter()
+    times_bad: Counter[str] = Counter()
     for number in attempts_of_submission(events, attempt):
         for event in events:
             if isinstance(event, GivenBadHosts) and event.attempt == number:
-                found.update({*event.hosts})
+                times_bad.update({*event.hosts})
         end = last(events, Ended, number)
         if end is None or end.cause is not Cause.BAD_HOST:
             break
-        found.update({*end.hosts})
-    return tuple(sorted(host for host, times in found.items() if times >= SAME_BAD_HOST))
+        times_bad.update({*end.hosts})
+    return tuple(sorted(host for host, times in times_bad.items() if times >= SAME_BAD_HOST))
 
 
 def ever_began(events: Sequence[Event], attempt: int) -> bool:

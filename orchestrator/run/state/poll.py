@@ -57,15 +57,15 @@ def views(
     """
     now_s = time.time() if now_s is None else now_s
     if len(runs) <= FEW:
-        found = standing(runs, now_s, keep, fresh=fresh, newest=newest, patience_s=patience_s)
-        return [record.view(status, now_s) for record, status in found]
+        known = standing(runs, now_s, keep, fresh=fresh, newest=newest, patience_s=patience_s)
+        return [record.view(status, now_s) for record, status in known]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := ended.kept(row))}
     unread = [run for run, _ in chosen if run.folder not in old]
     # A run that is over is read and kept even if `keep` rejects it, so that it is read only once.
     useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
-    found = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
-    read = [(record, record.view(status, now_s)) for record, status in found]
+    known = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
+    read = [(record, record.view(status, now_s)) for record, status in known]
     ended.keep(read)
     new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
     return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
@@ -92,7 +92,7 @@ def starts(views: Iterable[View], until_s: float = math.inf) -> dict[str, float]
         with contextlib.suppress(TorusrunError):  # a scheduler that this version does not know
             client = Client(schedulers.get(name), _timeout_s(records), until_s=until_s)
             by_job = answers.starts(client, [record.job for record in records if record.job])
-            known |= {record.folder.run_id: by_job[record.job] for record in records if record.job in by_job}
+            known |= {one.folder.run_id: by_job[one.job] for one in records if one.job and one.job in by_job}
     return {run: max(start_s, time.time()) for run, start_s in known.items()}
 
 
@@ -126,31 +126,30 @@ def standing(
     read = [record for record in every if not keep or keep(record)]
     until_s = time.monotonic() + patience_s
     records, jobs = [], {}
-    for one in read:
-        record, answer = look_up(one, now_s, until_s)
-        record = look_up_added(record, now_s, until_s)
-        records.append(record)
+    for record in read:
+        known, answer = look_up(record, now_s, until_s)
+        records.append(look_up_added(known, now_s, until_s))
         if answer:
-            jobs[id(record)] = answer
+            jobs[id(records[-1])] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
-    found = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
+    states = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
     hooks.seen_over(
         [
             hooks.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
-            for record, status in found
+            for record, status in states
             if record.mine and status.state.over and record.plan and record.plan.notices
         ]
     )
-    return found
+    return states
 
 
 def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status]:
     """The state of each record's job by its scheduler, with one poll per scheduler."""
     by_scheduler: dict[str, list[Record]] = defaultdict(list)
-    said: dict[int, Status] = {}
+    states: dict[int, Status] = {}
     for record in records:
         if why := unasked(record):
-            said[id(record)] = Status(State.UNKNOWN, why)
+            states[id(record)] = Status(State.UNKNOWN, why)
         elif record.job:
             by_scheduler[record.scheduler].append(record)
     for name, group in by_scheduler.items():
@@ -163,8 +162,8 @@ def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status
             answer = answers.states(client, jobs, interval_s)
         except TorusrunError as error:  # a scheduler that this version does not know
             answer = Answer(time.time(), {job: Status(State.UNKNOWN, str(error)) for job in jobs})
-        said.update({id(record): _begun(record, answer) for record in group})
-    return said
+        states.update({id(record): _begun(record, answer) for record in group})
+    return states
 
 
 def _begun(record: Record, answer: Answer) -> Status:
@@ -179,7 +178,7 @@ def _begun(record: Record, answer: Answer) -> Status:
 def unasked(record: Record) -> str:
     """Why no scheduler is queried about a run; '' if one is."""
     if record.owner is None:
-        return f"{record.folder.folder} is not there, or cannot be read"
+        return f"{record.folder.folder} does not exist, or cannot be read"
     if not record.mine:
         replaceable = record.owner == index.ANYBODY
         whose = "others can replace its folder" if replaceable else f"it belongs to user {record.owner}"

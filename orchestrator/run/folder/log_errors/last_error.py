@@ -161,8 +161,8 @@ class _Reading:
             if kind < LineKind.PLAIN
         ]
         blocks = filter(None, map(self._traceback, self.blocks))
-        traced = [one for one in blocks if self.worker or one.last in self.kinds]
-        return sorted([*traced, *single], key=lambda one: one.last)
+        traced = [error for error in blocks if self.worker or error.last in self.kinds]
+        return sorted([*traced, *single], key=lambda error: error.last)
 
     def _traceback(self, block: Block[int]) -> _Candidate | None:
         reason = block.reason

@@ -199,9 +199,9 @@ class Tracebacks(Generic[Row]):
     def taken(self, *, final: bool) -> list[Block[Row]]:
         """The tracebacks since the last call; unless `final` is set, without those that may continue."""
         streams = self._streams.values()
-        waits = [] if final else [one.block for one in streams if one.block and (one.goes_on or one.linked)]
-        ended = [block for block in self._blocks if not any(block is one for one in waits)]
+        waits = [] if final else [each.block for each in streams if each.block and (each.goes_on or each.linked)]
+        ended = [block for block in self._blocks if not any(block is waiting for waiting in waits)]
         self._blocks = deque(waits, maxlen=MOST_BLOCKS)
-        self._streams = {who: one for who, one in self._streams.items() if any(one.block is block for block in waits)}
+        self._streams = {who: own for who, own in self._streams.items() if any(own.block is block for block in waits)}
         self._waiting &= self._streams.keys()
         return ended
