@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.folder import allocation, attempt_folders, index,
 from torusrun.orchestrator.run.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.shown_plan import Planned
 from torusrun.orchestrator.run.state import attempts, next_attempt
 from torusrun.orchestrator.run.state.outcome import resolve
@@ -31,23 +31,18 @@ RUN_ID = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class Record:
-    """The content of the run folder alone, read once.
-
-    `attempt` is the working attempt, or the last one that worked. It is older than `newest` while the job of `attempt`
-    has queued `newest` and has not ended. `done` says whether the training of the attempt recorded that it is done; it
-    is not read if the end record says COMPLETED. `end_damage` is the damage of the end record, `damage` all other.
-    """
+    """The content of the run folder alone, read once."""
 
     folder: RunFolder
     owner: int | None
     plan: Planned | None
     events: list[Event]
-    attempt: int
-    newest: int
+    attempt: int  # the working attempt, or the last one that worked
+    newest: int  # newer than `attempt` while the job of that one has queued it and has not ended
     end: End | None
-    done: bool
-    end_damage: str
-    damage: tuple[str, ...]
+    done: bool  # whether the training recorded that it is done; False, too, if the end record says COMPLETED
+    end_damage: str  # of the end record
+    damage: tuple[str, ...]  # all other
 
     @property
     def mine(self) -> bool:
@@ -222,8 +217,11 @@ def _read(run: RunFolder, of_newest: bool) -> Record:
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
-    done = _done(run.attempt(attempt), end)
-    return Record(run, index.owner(run), plan, events, attempt, newest, end, done, end_damage, damage)
+    completed = end is not None and end.certain and end.state is State.COMPLETED
+    return Record(
+        run, index.owner(run), plan, events, attempt, newest, end,
+        done=not completed and is_done(run.attempt(attempt)), end_damage=end_damage, damage=damage,
+    )  # fmt: skip
 
 
 def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
@@ -231,10 +229,3 @@ def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
         return End.read(run.attempt(attempt).end), ""
     except SiteError as error:
         return None, str(error)
-
-
-def _done(attempt: Attempt, end: End | None) -> bool:
-    """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
-    if end and end.certain and end.state is State.COMPLETED:
-        return False  # not needed: it is COMPLETED
-    return is_done(attempt)
