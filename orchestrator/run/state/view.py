@@ -58,7 +58,7 @@ class View:
     newest_result: str = ""  # 'loss' or 'accuracy', the one that was measured last
     network: str = ""  # that NCCL reported on a site with `hcas`: IB, Socket, or a plug-in's name
     grid_reason: str = ""  # if the job chooses the grid: why this one, or that it has not chosen yet (`grid` is None)
-    waiting: str = ""  # why the newest attempt has no step yet (waiting.py)
+    waiting: str = ""  # why the newest attempt has no step yet (remarks.py)
     cause: str = ""  # why it ended (base/states.py)
     left_out: str = ""  # the bad hosts that its request left out, as in 'n3 (lost twice)'
     forecast_s: tuple[float, ...] = ()  # of all steps, at submit, with bounds at 90 % if any; () once it is over
