@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from typing import Annotated, Any, ClassVar, cast
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Annotated, Any, ClassVar
 
 from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.base.typed import record_of
+from torusrun.orchestrator.place.placement.grid import MOST_LEVELS
 from torusrun.orchestrator.run.folder.records import End, Final
-from torusrun.orchestrator.run.folder.shown_plan import Levels
-from torusrun.training.recipe.key import Limits, Pattern
+from torusrun.orchestrator.run.folder.shown_plan import Levels, Size
+from torusrun.training.recipe.key import Items, Limits, Pattern
 
 OF_ALL = ("attempt", "time_s")
 LARGEST_ATTEMPT = 99_999
@@ -32,7 +33,7 @@ class Changes:
 
     time_s: Annotated[float, Limits(above=0)] | None = None
     nodes: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = None
-    grid: Levels | None = None
+    grid: Annotated[tuple[Size, ...], Items(0, MOST_LEVELS)] | None = None
     exclude: tuple[str, ...] = ()
 
     def then(self, later: Changes) -> Changes:
@@ -46,15 +47,7 @@ class Changes:
 
     def as_json(self) -> dict[str, Any]:
         """An object with the changed values only."""
-        changed = {key: value for key, value in asdict(self).items() if value}
-        return {**changed, "grid": "auto"} if self.grid == () else changed
-
-    @classmethod
-    def from_json(cls, value: object) -> Changes:
-        """The changes in an object of `as_json`. Raises ValueError for any other value."""
-        if not isinstance(value, dict) or value.get("grid") != "auto":
-            return cast(Changes, record_of(cls, value, str, "changes"))
-        return replace(cls.from_json({**value, "grid": None}), grid=())
+        return {key: value for key, value in asdict(self).items() if value or (key == "grid" and value == ())}
 
 
 @dataclass(frozen=True)
@@ -264,11 +257,9 @@ def _usual(event: Event, a_field: Any) -> bool:
 def from_json(value: dict[str, Any]) -> Event:
     """The event in an object. Raises ValueError if it is not an event."""
     kind = record_of(str, value.get("event"), str, "event")
-    details = {key: detail for key, detail in value.items() if key not in ("t", "event", "attempt", "changes")}
+    details = {key: detail for key, detail in value.items() if key not in ("t", "event", "attempt")}
     if kind not in KINDS:
         details = {"event": kind, "details": details}
     known = {"attempt": value.get("attempt"), "time_s": value.get("t")}
     event: Event = record_of(KINDS.get(kind, Unknown), {**details, **known}, str)
-    if isinstance(event, Submitting) and "changes" in value:
-        return replace(event, changes=Changes.from_json(value["changes"]))
     return event

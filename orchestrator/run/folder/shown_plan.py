@@ -20,7 +20,8 @@ LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
 FORECAST = "forecast"  # in the provenance
 POLL_INTERVAL_S = 10.0  # if the plan does not say it, or cannot be read
-Levels = Annotated[tuple[Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)], ...], Items(1, MOST_LEVELS)]
+Size = Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)]
+Levels = Annotated[tuple[Size, ...], Items(1, MOST_LEVELS)]
 
 
 @dataclass(frozen=True)
