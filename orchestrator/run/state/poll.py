@@ -178,7 +178,7 @@ def _begun(record: Record, answer: Answer) -> Status:
 def unasked(record: Record) -> str:
     """Why no scheduler is queried about a run; '' if one is."""
     if record.owner is None:
-        return f"{record.folder.folder} does not exist, or cannot be read"
+        return f"{record.folder.folder} is not there, or cannot be read"
     if not record.mine:
         replaceable = record.owner == index.ANYBODY
         whose = "others can replace its folder" if replaceable else f"it belongs to user {record.owner}"
