@@ -49,7 +49,7 @@ def end_remains(attempt: Attempt, plan: Plan) -> bool:
     which leaves out that part of its environment.
     """
     alone = plan.run.command and schedulers.get(plan.site.scheduler).traits.one_machine
-    if not alone or not (found := _remains(attempt)):
+    if not alone or not (remains := _remains(attempt)):
         return False
     for number, wait_s in GRACE_S:
         for pid in (left := _remains(attempt)):
@@ -58,7 +58,7 @@ def end_remains(attempt: Attempt, plan: Plan) -> bool:
         until_s = time.monotonic() + wait_s
         while left and time.monotonic() < until_s and _remains(attempt):
             time.sleep(POLL_S)
-    pids = ", ".join(map(str, found))
+    pids = ", ".join(map(str, remains))
     print(f"torusrun: attempt {attempt.number} left processes, which were ended: {pids}", flush=True)
     return True
 

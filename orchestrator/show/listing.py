@@ -11,9 +11,8 @@ from pathlib import Path
 from torusrun.orchestrator.base.shown.numbers import number, percent, steps, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.colours import of
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import number_of
@@ -154,7 +153,7 @@ def _details(view: View) -> str:
     return plain(f"{begun}, {grid}{where}{without}, {view.folder}")
 
 
-STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: of(view.state))
+STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: view.state.colour)
 STEP: Column[View] = Column("STEP", lambda view: steps(view.step, view.total_steps), right=True, left_out=5)
 ETA: Column[View] = Column("ETA", lambda view: view.eta_s, short, right=True, left_out=4)
 RESULT: Column[View] = Column("LOSS/ACC", result, right=True, left_out=1)

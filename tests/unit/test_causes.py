@@ -25,7 +25,7 @@ from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
 from torusrun.orchestrator.run.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from torusrun.orchestrator.run.program.training import EXIT_CODES
 from torusrun.orchestrator.run.state.outcome import resolve
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 DONE, FAILED, BAD_CONFIG, CUT_OFF, UNSAVED, STOPPED = 0, 1, 2, 69, 74, 75

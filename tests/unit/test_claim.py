@@ -32,7 +32,7 @@ from torusrun.orchestrator.run.folder.events import CancelRequested
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.program.what_runs import Program
-from torusrun.orchestrator.schedulers.launchers import spawn
+from torusrun.orchestrator.schedulers import spawn
 
 HOLDS = """
 import subprocess, sys, time

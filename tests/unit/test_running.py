@@ -84,7 +84,9 @@ def watched(home: Path, run: RunFolder) -> Iterator[Start]:
         )  # fmt: skip
         started.append(launcher)
         placement = place(made.grid, hosts, 4 // len(hosts))
-        return Running(made, run, attempt, placement, program, launcher, asked, signal.SIGUSR2)
+        return Running(
+            made, run, attempt, placement, program=program, launcher=launcher, asked=asked, stop_signal=signal.SIGUSR2
+        )
 
     yield start
     for launcher in started:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
+from torusrun.orchestrator.job.hangs.hang_watch import CONFIRMED, SlowWatch
 from torusrun.orchestrator.job.load.step_times import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
 from torusrun.orchestrator.place.placement.mapping import Grid, place
 from torusrun.orchestrator.run.folder.at_work import NodeLoad, RankSteps, Slow, slow_ranks

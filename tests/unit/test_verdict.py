@@ -24,7 +24,7 @@ from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.program.training import EXIT_CODES
 from torusrun.orchestrator.schedulers import remote_shell
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 ALL = (0, 1, 2, 3)

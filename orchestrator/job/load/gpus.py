@@ -104,5 +104,5 @@ def _gpu(number: int, row: Mapping[str, str]) -> GpuLoad:
 
 def _number(text: str) -> float | None:
     """The number before a unit; None for '[N/A]' and '[Not Supported]'."""
-    found = re.match(r"\s*(\d+(\.\d+)?)( |$)", text)
-    return float(found[1]) if found else None
+    match = re.match(r"\s*(\d+(\.\d+)?)( |$)", text)
+    return float(match[1]) if match else None

@@ -39,7 +39,7 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 from torusrun.training.meeting.addresses import RendezvousError
 

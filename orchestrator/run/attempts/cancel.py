@@ -188,6 +188,6 @@ def _end(endings: list[_Ending], refused: Refused) -> None:
                 in_hold.end(group[0].run, group[0].attempt)
             else:
                 asks = client.of(group[0].site)
-                asks.cancel_all([job for one in group for job in alive(one.run, one.attempt, one.job, asks)])
+                asks.cancel(*(job for one in group for job in alive(one.run, one.attempt, one.job, asks)))
         except SiteError as error:
             refused.update(dict.fromkeys([ending.run for ending in group], error))

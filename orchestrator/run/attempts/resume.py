@@ -52,7 +52,7 @@ def resume(
             with contextlib.suppress(SiteError):
                 if not in_hold.end(run, seen.attempt):
                     asks = client.of(planned.plan.site)
-                    asks.cancel_all(alive(run, seen.attempt, seen.job, asks))
+                    asks.cancel(*alive(run, seen.attempt, seen.job, asks))
     return checkpoint
 
 

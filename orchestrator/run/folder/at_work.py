@@ -25,7 +25,6 @@ TIMES_USUAL = 1.2  # as long as the others computes a slow rank, at least
 MOST_SLOW = 8  # ranks or hosts in a record
 Amount = Annotated[float, Limits(at_least=0)]
 Count = Annotated[int, Limits(at_least=0)]
-Name = Annotated[str, Pattern("a name of at most 64 characters", r".{,64}")]
 R = TypeVar("R", bound="_Kept")
 
 
@@ -66,15 +65,6 @@ class Beat(_Kept):
 def host_pulse_s(hosts: int) -> float:
     """The seconds between two signs of life of each of some hosts."""
     return max(HOST_PULSE_S, hosts / HOSTS_PER_S)
-
-
-@dataclass(frozen=True)
-class NetworkLoad:
-    """The traffic of a network interface, or of a port of an InfiniBand adapter."""
-
-    name: Name
-    in_bytes_per_s: Amount
-    out_bytes_per_s: Amount
 
 
 @dataclass(frozen=True)
@@ -119,17 +109,15 @@ class NodeLoad(_Kept):
     """A node at `at_s` by its own clock: means since the previous record, which is `every_s` older.
 
     `busy` is the share of time in which the `cores` of the job worked. Memory is the job's if the job has a limit, else
-    the node's, without cached files. `load` is the node's load average over one minute.
+    the node's, without cached files.
     """
 
     at_s: Amount
     every_s: Amount
     cores: Count
     busy: Amount | None = None
-    load: Amount | None = None
     memory_bytes: Amount | None = None
     memory_total_bytes: Amount | None = None
-    links: tuple[NetworkLoad, ...] = ()
     gpus: tuple[GpuLoad, ...] = ()
     ranks: tuple[RankSteps, ...] = ()
 

@@ -17,7 +17,7 @@ from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.forecast.forecast import Forecast
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder import kept_secrets, ledger, metrics, shown_plan
 from torusrun.orchestrator.run.folder.at_work import Slow

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from torusrun.orchestrator.base.render.html import Markup
 from torusrun.orchestrator.base.shown import svg
 from torusrun.orchestrator.base.shown.numbers import moment, ms
+from torusrun.orchestrator.base.templates import Markup
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.folder.at_work import RankSteps
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last

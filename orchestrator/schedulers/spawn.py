@@ -1,12 +1,11 @@
 """The launcher of one machine: it starts N processes with a rank each; if one ends badly, it ends the others.
 
-`orchestrator.schedulers.launchers.spawn N KILL_AFTER_S COMMAND...` is its command.
+`orchestrator.schedulers.spawn N KILL_AFTER_S COMMAND...` is its command.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,26 +14,12 @@ from collections.abc import Sequence
 from types import FrameType
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Launcher, Pmi
+from torusrun.orchestrator.schedulers.launchers import Spawn
 from torusrun.training.reporting.output import never_fail
 
 POLL_S = 0.1
 LATER_S = 10.0  # beyond the time of a rank for its program and for the writer of its checkpoint
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
-
-
-class Spawn(Launcher):
-    """The launcher of one machine."""
-
-    numbers = ("TORUSRUN_RANK", "TORUSRUN_LOCAL_RANK")
-    kills = re.compile(r"spawn noticed that process rank (\d+) exited on signal (\d+)")
-    pmi = Pmi.NOBODY
-    one_node = True
-    built_in = True
-
-    def command(self, launch: Launch) -> list[str]:
-        words = (str(launch.ranks), f"{launch.kill_after_s:g}")
-        return process.module(launch.python, "torusrun.orchestrator.schedulers.launchers.spawn", *words)
 
 
 class Ranks:
