@@ -22,8 +22,7 @@ from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.attempt_folders import recorded
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind, kind_of
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, last_error, read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd

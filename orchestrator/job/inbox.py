@@ -30,9 +30,8 @@ from torusrun.orchestrator.job.turns import Turn, Turns
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Submitted
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan

@@ -29,13 +29,13 @@ from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.attempts.keep_going import Here, close, next_step
 from torusrun.orchestrator.run.folder import allocation, ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, LeftOut, Started
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import DISK_FULL, End, has_room
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state import next_attempt
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import client, interface
 from torusrun.training.counted import counted
@@ -225,14 +225,14 @@ class OwnRun(Turns):
 
     def _call_hooks(self) -> None:
         """Call the hooks of a run that is over, if it is."""
-        number = which.newest_of(self.run)
-        if not next_job.may_begin_another(ledger.events(self.run.ledger), number):
+        number = newest_of(self.run)
+        if not next_attempt.may_begin_another(ledger.events(self.run.ledger), number):
             hooks.over(self.run, number, self.plan)
 
     def _refuse(self, step: Wait) -> State:
         """Leave the run to the next job, because of the bad hosts of this one."""
         print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
-        self._hand_on(which.newest_of(self.run), *self._bad_hosts())
+        self._hand_on(newest_of(self.run), *self._bad_hosts())
         return Cause.BAD_HOST.state
 
     def _avoid_bad_hosts(self) -> None:
@@ -250,11 +250,11 @@ class OwnRun(Turns):
     def _is_last(self) -> bool:
         if self.task is not None or self.scheduler.traits.one_machine:
             return self.turn + 1 >= self.plan.jobs
-        return not (self._later_jobs() or next_job.lacks_jobs(ledger.events(self.run.ledger), self.first))
+        return not (self._later_jobs() or next_attempt.lacks_jobs(ledger.events(self.run.ledger), self.first))
 
     def _later_jobs(self) -> Sequence[str]:
         """The jobs that begin after this one, if each was submitted by itself."""
-        return next_job.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
+        return next_attempt.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
         """This job, and the later ones, have nothing to do; how the run ended, which its exit code must not hide."""
@@ -263,7 +263,7 @@ class OwnRun(Turns):
         if not (isinstance(step, Stop) and step.later_job):
             self._leave_no_jobs()
             self._call_hooks()
-        end = ledger.last(ledger.events(self.run.ledger), Ended, which.newest_of(self.run))
+        end = ledger.last(ledger.events(self.run.ledger), Ended, newest_of(self.run))
         return end.state if end else State.LOST
 
     def _leave_no_jobs(self) -> None:

@@ -22,9 +22,8 @@ from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Started
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk

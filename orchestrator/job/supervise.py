@@ -39,9 +39,8 @@ from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.bad_nodes.bad_node import spared
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Started, Unordered
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -51,7 +50,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import with_former_grid
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
-from torusrun.orchestrator.run.state import dependencies
+from torusrun.orchestrator.run.state import depends
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers import Launcher
@@ -109,7 +108,7 @@ class Supervisor:
             return failed(error)
 
     def _run(self, job: str) -> End:
-        unmet = dependencies.unmet(ledger.events(self.folder.ledger), self.attempt.number)
+        unmet = depends.unmet(ledger.events(self.folder.ledger), self.attempt.number)
         if unmet:  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)

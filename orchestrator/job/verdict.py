@@ -18,8 +18,7 @@ from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.job.gather import lost_hosts
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.end_words import ended, later, listed
-from torusrun.orchestrator.run.folder.how_ended import NEAR, How
+from torusrun.orchestrator.run.folder.how_ended import NEAR, How, ended, later, listed
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.schedulers.launchers import Words

@@ -46,8 +46,6 @@ def time_lines(account: Account) -> Iterator[str]:
         yield f"productive: {account.ettr:.1%} of the time since its first start, {since}"
     if line := forecast_line(account):
         yield line
-    if account.cure:
-        yield f"most would have been saved on {account.cure}"
 
 
 def forecast_line(account: Account) -> str:

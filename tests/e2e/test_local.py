@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
 from tests.e2e.processes import SUPERVISOR
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 

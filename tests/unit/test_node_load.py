@@ -23,7 +23,7 @@ from torusrun.orchestrator.job.load import gpus, monitor
 from torusrun.orchestrator.job.load.monitor import Look, Monitor, look
 from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold
 from torusrun.orchestrator.job.ranks.beginning import LeftBehind
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.files import job_memory
 from torusrun.training.reporting import heartbeat

@@ -12,9 +12,9 @@ from tests.unit.run_folders import STEPS, make, write_specs
 from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast, read
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast, read_forecast
 from torusrun.orchestrator.run.plan.forecast import forecast_at_submit, forecast_of
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.reporting.metrics import Metrics
@@ -104,7 +104,7 @@ def test_the_forecast_is_shown_beside_what_the_run_took(run: RunFolder, capsys: 
 @pytest.mark.parametrize("damage", [{}, {"total_s": "x"}, {**asdict(FORECAST), "total_s": -1.0}, [1], None])
 def test_a_damaged_forecast_is_none(damage: object, run: RunFolder) -> None:
     known(run, forecast=damage)
-    assert read(run) is None
+    assert read_forecast(run) is None
 
 
 def test_the_kept_forecast_is_what_predict_says(home: Path) -> None:

@@ -15,8 +15,7 @@ from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, hear, 
 from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
 from torusrun.orchestrator.nodes.preflight.preflight import passed
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder

@@ -21,8 +21,7 @@ from torusrun.orchestrator.cli.api import open_run, submit
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.attempts.reproduce import plan_again
 from torusrun.orchestrator.run.folder import allocation, ledger
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_first

@@ -21,8 +21,7 @@ from torusrun.orchestrator.job import running
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.place.placement.mapping import place
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, remark, table
 
 GIB = 2.0**30

@@ -26,11 +26,10 @@ from torusrun.orchestrator.base.terminal.output import keys
 from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.allocation import KeeperState
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.attention import counts, ordered
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts, ordered
 from torusrun.orchestrator.show.screen import many, one
 from torusrun.orchestrator.show.screen.detail import Detail, Details, at_work, first_error, nodes
 from torusrun.orchestrator.show.screen.many import Window

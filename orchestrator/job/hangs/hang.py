@@ -10,8 +10,7 @@ from typing import Any
 from torusrun.orchestrator.base.proc import Work
 from torusrun.orchestrator.job.hangs.patience import CONFIRM_S, Symptom
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.end_words import ended, listed
-from torusrun.orchestrator.run.folder.how_ended import WAITS_FOR_DISK, How
+from torusrun.orchestrator.run.folder.how_ended import WAITS_FOR_DISK, How, ended, listed
 from torusrun.orchestrator.run.folder.records import End
 
 NOT_BEGUN = "not begun"

@@ -20,15 +20,12 @@ from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, REPORTS, UN
 from torusrun.orchestrator.job.load.monitor import LEAST_S, MOST_PER_S
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import attempt_folders, ledger, metrics
-from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.at_work import Beat, NodeLoad, Slow, host_pulse_s, slow_ranks
 from torusrun.orchestrator.run.folder.events import Started
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.folder.records import NO_ROOM, End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state.pace import step_s
-from torusrun.orchestrator.run.state.slow import Slow, slow
 from torusrun.training.reporting.heartbeat import STEPS
 
 ANSWER_S = 5.0  # how long the wrappers may take to answer where their ranks are
@@ -238,7 +235,7 @@ class SlowWatch:
             return
         self._due_s = now_s + self._every_s
         loads = {host: NodeLoad.read(self._attempt.node_load(rank)) for host, rank in self._first.items()}
-        slowest = slow({host: load.ranks for host, load in loads.items() if load})
+        slowest = slow_ranks({host: load.ranks for host, load in loads.items() if load})
         ranks = frozenset(slowest.ranks if slowest else ())
         self._agreed = self._agreed + 1 if ranks == self._seen else 1
         self._seen = ranks

@@ -15,7 +15,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.run.folder.node_load import GpuLoad
+from torusrun.orchestrator.run.folder.at_work import GpuLoad
 
 ASKED = ("index", "utilization.gpu", "memory.used", "memory.total", "power.draw")
 ANSWER_S = 20.0

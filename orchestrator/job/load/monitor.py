@@ -17,7 +17,7 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
 from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold, address
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.files import job_memory
 

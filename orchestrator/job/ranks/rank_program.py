@@ -21,8 +21,8 @@ from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.at_work import host_pulse_s
 from torusrun.orchestrator.run.folder.log_times import Recorder
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 POLL_S = 0.2

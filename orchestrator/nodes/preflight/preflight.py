@@ -32,9 +32,8 @@ from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode, w
 from torusrun.orchestrator.nodes.preflight.rounds import measured
 from torusrun.orchestrator.run.bad_nodes.noted import found_bad
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import LeftOut
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder

@@ -13,8 +13,7 @@ from torusrun.orchestrator.base.shown.table import LEAST_NAME, Column, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import CUT, cut, plain
 from torusrun.orchestrator.place.hosts.hostlist import folded
-from torusrun.orchestrator.run.state.attention import counts
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts
 from torusrun.orchestrator.show.listing import ETA, RESULT, STATE, STEP
 
 Row = TypeVar("Row")

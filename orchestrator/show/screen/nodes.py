@@ -9,10 +9,8 @@ from statistics import fmean, median
 from torusrun.orchestrator.base.shown.numbers import seconds, size
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.terminal.plain import cut, plain
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NodeLoad, RankSteps
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
+from torusrun.orchestrator.run.folder.at_work import TIMES_USUAL, GpuLoad, NodeLoad, RankSteps, host_pulse_s
 from torusrun.orchestrator.run.state.pace import short
-from torusrun.orchestrator.run.state.slow import TIMES_USUAL
 
 SILENT_S = 30.0  # of few nodes; of many, TIMES_PULSE times what lies between two signs of life
 TIMES_PULSE = 3

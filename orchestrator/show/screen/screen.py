@@ -17,8 +17,7 @@ from torusrun.orchestrator.base import signals
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.output import Keys, keys
 from torusrun.orchestrator.base.terminal.plain import cut
-from torusrun.orchestrator.run.state.attention import rank
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, rank
 from torusrun.orchestrator.show.screen import many, one
 from torusrun.orchestrator.show.screen.detail import Details
 from torusrun.orchestrator.show.screen.many import Window

@@ -1,13 +1,28 @@
-"""Whether the attempts of a run that keeps going make progress. Pure functions of the ledger."""
+"""What follows an attempt without its user: its later jobs, whether another attempt is in vain, the state until then.
+
+Pure functions of the ledger.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from torusrun.orchestrator.base.states import Cause
-from torusrun.orchestrator.run.folder.events import Ended, Event, GivenBadHosts, Started, Submitting
+from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.run.folder.events import (
+    CancelRequested,
+    Ended,
+    Event,
+    GivenBadHosts,
+    JobAdded,
+    KeptGoing,
+    NoMoreJobs,
+    Started,
+    Submitted,
+    Submitting,
+)
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.state.decide import Stop
 from torusrun.training.counted import counted
@@ -23,6 +38,60 @@ MOST_ALIKE = 3  # errors in a row that count as the same, although files in the 
 # What differs between two errors at the same place: addresses, paths, long identifiers and numbers.
 VARYING = re.compile(r"0x[0-9a-fA-F]+|(?<![\w.])/[^\s'\":,;)]+|\b(?=\w*\d)[0-9a-fA-F]{8,}\b|\d+")
 EXCEPTION = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)(?::|$)")  # perhaps behind the rank, or behind words of torchrun
+WAITS = "the next waits in the queue"
+BEGINS = "the next begins"
+
+
+def may_begin_another(events: Sequence[Event], attempt: int) -> bool:
+    """Whether another attempt may follow this one without its user, by the ledger."""
+    intent, seen = last(events, Submitting, attempt), last(events, Ended, attempt)
+    done = seen is not None and seen.state is State.COMPLETED
+    return bool(intent and intent.jobs) and not done and last(events, KeptGoing, attempt) is None
+
+
+def jobs_of(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
+    """The jobs that were submitted with an attempt, or with the one that it follows, in turn; an array is one job."""
+    first = first_of_submission(events, attempt)
+    submitted = last(events, Submitted, first)
+    added = [event.job for event in events if isinstance(event, JobAdded) and event.attempt == first]
+    return (*((submitted.job,) if submitted else ()), *added)
+
+
+def lacks_jobs(events: Sequence[Event], attempt: int) -> bool:
+    """Whether the submission of an attempt continues or was cut off: it has fewer jobs than were requested."""
+    first = first_of_submission(events, attempt)
+    intent = last(events, Submitting, first)
+    in_turn = intent is not None and intent.in_turn and last(events, NoMoreJobs, first) is None
+    return in_turn and intent is not None and len(jobs_of(events, first)) < intent.jobs
+
+
+def later_jobs(events: Sequence[Event], attempt: int, job: str) -> tuple[str, ...]:
+    """The jobs of the submission of an attempt that begin after `job`."""
+    every = jobs_of(events, attempt)
+    return every[every.index(job) + 1 :] if job in every else ()
+
+
+def submitted_s(events: Sequence[Event], attempt: int) -> float | None:
+    """When an attempt was submitted, or the first of those that follow one another without the user; None if unknown.
+
+    It is a time of time.time().
+    """
+    intent = last(events, Submitting, attempt)
+    first = first_of_submission(events, attempt) if intent and intent.jobs else attempt
+    return next((event.time_s for event in events if event.attempt == first), None)
+
+
+def first_of_submission(events: Sequence[Event], attempt: int) -> int:
+    """The attempt that was submitted to the scheduler, and that others followed in its jobs, up to `attempt`."""
+    return [*attempts_of_submission(events, attempt)][-1]
+
+
+def attempts_of_submission(events: Sequence[Event], attempt: int) -> Iterator[int]:
+    """This attempt and, newest first, those before it that its jobs began since they were submitted."""
+    while attempt:
+        yield attempt
+        intent = last(events, Submitting, attempt)
+        attempt = intent.follows if intent and intent.by and intent.follows < attempt else 0
 
 
 def hopeless(
@@ -112,7 +181,7 @@ def same_error(events: Sequence[Event], attempt: int) -> bool:
         return False
     begins = [last(events, Submitting, number) for number in alike[:2]]
     known = (end := last(events, Ended, attempt)) is not None and end.step is not None
-    same_checkpoint = len({(one.resumes, one.resumes_content) for one in begins if one}) == 1
+    same_checkpoint = len({(begin.resumes, begin.resumes_content) for begin in begins if begin}) == 1
     return known or same_checkpoint or (len(alike) == MOST_ALIKE and all(_was_short(events, n) for n in alike))
 
 
@@ -130,9 +199,9 @@ def _alike(events: Sequence[Event], attempt: int) -> Iterator[int]:
 
 def _error(end: Ended) -> str:
     """The type and place of an error, or else its text, without what varies; '' if it is not known."""
-    said, place = end.evidence.get("said", ""), end.evidence.get("place", "")
-    kind = EXCEPTION.search(said)
-    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", said)
+    text, place = end.evidence.get("said", ""), end.evidence.get("place", "")
+    kind = EXCEPTION.search(text)
+    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", text)
 
 
 def _was_short(events: Sequence[Event], attempt: int) -> bool:
@@ -143,16 +212,16 @@ def _was_short(events: Sequence[Event], attempt: int) -> bool:
 
 def bad_hosts_again(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
     """The bad hosts that ended SAME_BAD_HOST jobs in a row, or more, up to now: each before it started any rank."""
-    found: Counter[str] = Counter()
+    times_bad: Counter[str] = Counter()
     for number in attempts_of_submission(events, attempt):
         for event in events:
             if isinstance(event, GivenBadHosts) and event.attempt == number:
-                found.update({*event.hosts})
+                times_bad.update({*event.hosts})
         end = last(events, Ended, number)
         if end is None or end.cause is not Cause.BAD_HOST:
             break
-        found.update({*end.hosts})
-    return tuple(sorted(host for host, times in found.items() if times >= SAME_BAD_HOST))
+        times_bad.update({*end.hosts})
+    return tuple(sorted(host for host, times in times_bad.items() if times >= SAME_BAD_HOST))
 
 
 def ever_began(events: Sequence[Event], attempt: int) -> bool:
@@ -160,14 +229,30 @@ def ever_began(events: Sequence[Event], attempt: int) -> bool:
     return any(last(events, Started, number) for number in attempts_of_submission(events, attempt))
 
 
-def first_of_submission(events: Sequence[Event], attempt: int) -> int:
-    """The attempt that was submitted to the scheduler, and that others followed in its jobs, up to `attempt`."""
-    return [*attempts_of_submission(events, attempt)][-1]
+def status(events: Sequence[Event], attempt: int, own: Status, job: Status | None) -> Status:
+    """The state of a run that may begin another attempt: `own` is that of this attempt, `job` that of its jobs."""
+    if not own.state.over or last(events, CancelRequested, attempt):
+        return own
+    before = f"attempt {attempt} is {own.state.value}: {own.reason}"
+    if job is None or job.state is State.UNKNOWN:
+        why = job.reason if job else "the state of its jobs is not known"
+        return Status(State.UNKNOWN, f"{before}; whether another attempt follows is not known: {why}")
+    if job.state.over and lacks_jobs(events, attempt):
+        return Status(State.UNKNOWN, f"{before}; whether another job was submitted is not known yet")
+    if job.state.over:
+        return own
+    follows = WAITS if job.state is State.PENDING else BEGINS
+    return Status(job.state, "; ".join(filter(None, (before, follows, job.reason))), never_starts=job.never_starts)
 
 
-def attempts_of_submission(events: Sequence[Event], attempt: int) -> Iterator[int]:
-    """This attempt and, newest first, those before it that its jobs began since they were submitted."""
-    while attempt:
-        yield attempt
-        intent = last(events, Submitting, attempt)
-        attempt = intent.follows if intent and intent.by and intent.follows < attempt else 0
+def at_the_end(events: Sequence[Event], attempt: int, own: Status) -> Status:
+    """The state of an attempt that is over, with the reason why no further one followed."""
+    closed = last(events, KeptGoing, attempt)
+    if closed is None or not own.state.over or own.state is State.COMPLETED:
+        return own
+    ended = replace(own, reason=f"{own.reason}; no further attempt: {closed.why}")
+    if closed.cancelled:
+        return replace(ended, state=State.CANCELLED, cause=Cause.STOPPED)
+    if closed.hosts:
+        return replace(ended, state=Cause.BAD_HOST.state, cause=Cause.BAD_HOST, hosts=closed.hosts)
+    return ended

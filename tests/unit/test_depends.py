@@ -13,7 +13,7 @@ from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.dependencies import held
+from torusrun.orchestrator.run.state.depends import held_forever
 from torusrun.orchestrator.run.state.record import read_record
 
 FAILED = End(State.FAILED, "rank 1 was killed")
@@ -34,12 +34,14 @@ def test_a_job_that_is_held_for_one_that_never_began_waits_for_ever(run: RunFold
     run.attempt(2).folder.mkdir()
     ledger.append(run.ledger, Submitting(2, name="made", **{option: (str(awaited.folder),)}))
     job = Status(State.PENDING, "it waits for other jobs", held=True)
-    assert held(read_record(run), job) == job, "the awaited job may still run"
+    assert held_forever(read_record(run), job) == job, "the awaited job may still run"
     ledger.append(awaited.ledger, Ended(1, State.CANCELLED, "cancelled by its user"))
     ledger.append(awaited.ledger, Submitted(2, job=GONE, scheduler="pbs", time_s=time.time() + 60))
-    told = held(read_record(run), job)
+    told = held_forever(read_record(run), job)
     assert told and told.never_starts and "awaited ended before it began: cancel this run" in told.reason, told
-    assert held(read_record(run), Status(State.PENDING)) == Status(State.PENDING), "it is not held for other jobs"
+    assert held_forever(read_record(run), Status(State.PENDING)) == Status(State.PENDING), (
+        "it is not held for other jobs"
+    )
 
 
 def test_a_job_that_is_held_for_one_that_began_is_let_go(run: RunFolder) -> None:
@@ -49,4 +51,4 @@ def test_a_job_that_is_held_for_one_that_began_is_let_go(run: RunFolder) -> None
     run.attempt(2).folder.mkdir()
     ledger.append(run.ledger, Submitting(2, name="made", after_any=(str(awaited.folder),)))
     job = Status(State.PENDING, "it waits for other jobs", held=True)
-    assert held(read_record(run), job) == job
+    assert held_forever(read_record(run), job) == job

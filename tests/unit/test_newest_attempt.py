@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Start
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state import attempts
 from torusrun.orchestrator.run.state.poll import views
 
 FIRST: list[Event] = [Submitting(1, "x.1"), Submitted(1, "7"), Started(1, "7", ("n1",))]
@@ -44,15 +44,15 @@ FIRST_ENDS = Ended(1, State.CANCELLED, "phase 2 needs 2 nodes")
 def test_the_ledger_says_which_attempt_is_the_newest_and_which_one_works(
     events: list[Event], newest: int, works: int, tmp_path: Path
 ) -> None:
-    found = which.newest(events, [])
-    assert (found, which.working(RunFolder(tmp_path), events, found)) == (newest, works)
+    found = attempts.newest(events, [])
+    assert (found, attempts.working(RunFolder(tmp_path), events, found)) == (newest, works)
 
 
 def test_an_attempt_whose_job_recorded_its_end_works_no_more(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.attempt(1).folder.mkdir(parents=True)
     End(State.CANCELLED, "phase 2 needs 2 nodes", followed_by=2).write(run.attempt(1).end)
-    assert which.working(run, [*FIRST, *BY_JOB], 2) == 2
+    assert attempts.working(run, [*FIRST, *BY_JOB], 2) == 2
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from torusrun.orchestrator.run.folder.events import (
     Submitted,
     Submitting,
 )
-from torusrun.orchestrator.run.state import next_job
-from torusrun.orchestrator.run.state.in_vain import (
+from torusrun.orchestrator.run.state import next_attempt
+from torusrun.orchestrator.run.state.next_attempt import (
     OUTSIDE,
     PAUSES_S,
     ended_outside,
@@ -200,7 +200,7 @@ def test_two_ends_are_alike_if_step_type_and_place_are(
     ],
 )
 def test_between_two_attempts_the_state_is_that_of_the_next_job(job: Status, state: State, says: str) -> None:
-    found = next_job.status([*attempts(None, None), LIMIT], 2, OWN, job)
+    found = next_attempt.status([*attempts(None, None), LIMIT], 2, OWN, job)
     assert found.state is state and says in found.reason
 
 
@@ -214,14 +214,17 @@ def test_between_two_attempts_the_state_is_that_of_the_next_job(job: Status, sta
     ],
 )
 def test_the_ledger_says_whether_another_attempt_may_follow(more: list[Event], follows: bool) -> None:
-    assert next_job.may_begin_another([*attempts(None, None), *more], 2) == follows
-    assert not next_job.may_begin_another([Submitting(1, "x.1"), *more], 1)
+    assert next_attempt.may_begin_another([*attempts(None, None), *more], 2) == follows
+    assert not next_attempt.may_begin_another([Submitting(1, "x.1"), *more], 1)
 
 
 def test_the_end_says_why_no_further_attempt_followed() -> None:
     events = [*attempts(None, None), LIMIT, KeptGoing(2, "its jobs are over")]
-    assert next_job.at_the_end(events, 2, OWN).reason == "its time limit is near; no further attempt: its jobs are over"
-    cancelled = next_job.at_the_end([*events[:-1], CancelRequested(2), KeptGoing(2, "so", cancelled=True)], 2, OWN)
+    assert (
+        next_attempt.at_the_end(events, 2, OWN).reason
+        == "its time limit is near; no further attempt: its jobs are over"
+    )
+    cancelled = next_attempt.at_the_end([*events[:-1], CancelRequested(2), KeptGoing(2, "so", cancelled=True)], 2, OWN)
     assert (cancelled.state, cancelled.cause) == (State.CANCELLED, Cause.STOPPED)
 
 

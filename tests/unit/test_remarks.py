@@ -1,8 +1,9 @@
-"""What an attempt waits for before its first step, by the records that its job leaves one after the other."""
+"""What an attempt waits for before its first step, and what seems wrong later: words, and no state."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.events import Event, Started, Submitting
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.state.waiting import waiting
+from torusrun.orchestrator.run.state.remarks import SILENT_S, remarks, waiting
 
 Says = Callable[..., str]
 RUNNING = Status(State.RUNNING)
+NOW_S = 5000.0
 
 
 @pytest.fixture
@@ -71,3 +74,27 @@ def test_an_attempt_in_the_queue_says_why_and_where_it_resumes(says: Says) -> No
     assert says(submitting, status=Status(State.PENDING, "it waits for free nodes")) == "resumes from step-0000040"
     assert says(submitting) == "the job starts on its first node; resumes from step-0000040"
     assert says(submitting, status=Status(State.UNKNOWN)) == says(submitting, status=Status(State.FAILED)) == ""
+
+
+def test_a_supervisor_that_is_silent_is_suspected_and_slow_ranks_are_named(attempt: Attempt) -> None:
+    assert remarks(attempt, NOW_S) == ""
+    attempt.pulse.write_text("node1\n")
+    os.utime(attempt.pulse, (NOW_S - SILENT_S, NOW_S - SILENT_S))
+    assert remarks(attempt, NOW_S) == ""
+    os.utime(attempt.pulse, (NOW_S - 40, NOW_S - 40))
+    silent = "suspected: the supervisor on node1 is silent for 40 s: it or its host is gone or stopped"
+    assert remarks(attempt, NOW_S) == silent
+    Slow((3,), ("node1",), False, 1.5, 60).write(attempt.slow)
+    assert remarks(attempt, NOW_S).startswith(f"{silent}; slow: rank 3 (node1) computes 1.5 times as long as the ")
+    attempt.slow.write_text("{")
+    attempt.pulse.write_text("")
+    os.utime(attempt.pulse, (NOW_S - 125, NOW_S - 125))
+    assert remarks(attempt, NOW_S).startswith("suspected: the supervisor is silent for 2 min: "), (
+        "nobody knows its host"
+    )
+
+
+def test_a_pulse_that_is_no_file_does_not_count(attempt: Attempt) -> None:
+    os.mkfifo(attempt.pulse)
+    os.utime(attempt.pulse, (0, 0))
+    assert remarks(attempt, NOW_S) == ""
