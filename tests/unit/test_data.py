@@ -12,8 +12,7 @@ from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.plan.plan import plan
-from torusrun.training.data.packed.packed_file import folder
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.packed_file import SOURCES, folder
 
 RUN = "name: x\nsite: local\ntrain: {data: DATA, model: resnet-small}\n"
 
