@@ -17,10 +17,8 @@ JOBS = Limits(at_least=1, at_most=MOST_JOBS)
 class KeepGoing:
     """How a run continues after an attempt that ended early."""
 
-    attempts: Annotated[int, JOBS] | None = key(
-        None,
-        "jobs that work for the run one after the other, from one submit; restarts within a job do not count; "
-        "default: the site's attempts",
+    attempts: Annotated[int, JOBS] = key(
+        1, "jobs that work for the run one after the other, from one submit; restarts within a job do not count"
     )
     without_progress: Annotated[int, JOBS] | None = key(
         None, "attempts in a row without a new checkpoint that end the run; default: 2"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
-from torusrun.orchestrator.keys.keep_going import JOBS
 from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.secret import Secret
@@ -128,16 +127,6 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
-class BadNodeRules:
-    """When a host counts as bad, and for how long."""
-
-    expire_s: Annotated[float, kinds.EXPIRY] = key(
-        86400.0, "how long a bad host is left out of requests, and how long an end that names it counts", name="expire"
-    )
-    blame_after: Annotated[int, kinds.BLAMES] = key(2, "ends within that time that must name a host before it is bad")
-
-
-@dataclass(frozen=True)
 class PreflightSettings:
     """The checks of a job's nodes and of the links between them, before the ranks start."""
 
@@ -226,11 +215,7 @@ class Site:
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
-    modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
-    purge_modules: bool = key(False, "whether `module purge` runs first")
-    software: Software = key(
-        Software(), "software that every job activates after the modules, without a container", name="environment"
-    )
+    software: Software = key(Software(), "modules and software that every job activates", name="environment")
     setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
     )
@@ -258,13 +243,10 @@ class Site:
     largest_array: Annotated[int, ARRAYS] = key(
         1000, "jobs in an array of a sweep; a sweep with more members has several arrays"
     )
-    attempts: Annotated[int, JOBS] = key(
-        1, "jobs that work for a run one after the other, if the run does not name keep_going.attempts"
-    )
     attempts_by: Literal["array", "dependency"] = key(
         "array",
-        "how these jobs are submitted: as an array, or for a site that forbids arrays by dependency, each after the "
-        "end of the one before",
+        "how the jobs of keep_going.attempts are submitted: as an array, or for a site that forbids arrays by "
+        "dependency, each after the end of the one before",
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"
@@ -280,8 +262,10 @@ class Site:
         "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
         name="poll_interval",
     )
-    bad_nodes: BadNodeRules = key(
-        BadNodeRules(), "hosts that broke runs: they are remembered, and left out of requests"
+    forget_bad_nodes_s: Annotated[float, kinds.EXPIRY] = key(
+        86400.0,
+        "how long a host that broke runs is left out of requests, and how long an end that names it counts",
+        name="forget_bad_nodes",
     )
     host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"

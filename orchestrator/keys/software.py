@@ -16,6 +16,7 @@ PROGRAMS = ("micromamba", "mamba")  # that a `root` can name, in place of a fold
 class Software:
     """Software that a job activates before its ranks start: modules first, then one environment."""
 
+    purge: bool = key(False, "whether `module purge` runs first")
     module_paths: tuple[Annotated[str, LINE], ...] = key((), "further folders of modules, as of EasyBuild")
     modules: tuple[Annotated[str, OPERAND], ...] = key((), "environment modules, as EasyBuild or Spack makes them")
     venv: Annotated[str, LINE] | None = key(None, "folder of a Python virtual environment (venv, virtualenv, uv)")

@@ -94,7 +94,7 @@ def test_what_is_missing_is_refused(
         ("code: none\ncommand: [python, gone.py]", ""),
         ("setup: [make]\ncommand: [./gone]", ""),
         ("setup: [make]\ncommand: [gone]", ""),
-        ("command: [gone]", "modules: [gone]"),
+        ("command: [gone]", "environment: {modules: [gone]}"),
         ("command: [gone]", "env: {PATH: /gone}"),
         ("image: ready.sif\ncommand: [/gone, /gone.py]", ""),
         ("command: [/nowhere/x]", "host: login.example"),
@@ -165,7 +165,7 @@ def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypat
         ),
         ("torch", "setup: ['true']\n", ""),
         ("torch", "env: {PYTHONPATH: /opt/torch}\n", ""),
-        ("torch", "modules: [torch]\n", ""),
+        ("torch", "environment: {modules: [torch]}\n", ""),
         ("", "", ""),
     ],
 )

@@ -123,7 +123,7 @@ def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
     except SiteError as error:
         note = f"{error}: the launcher's line is for Open MPI 4; the job checks the version on its nodes"
         return launchers.named(plan.site.launcher, OPEN_MPI), [note]
-    if plan.site.launcher in launchers.ASKED and plan.site.modules:
+    if plan.site.launcher in launchers.ASKED and plan.site.software.modules:
         return found, [
             f"the job checks the version of {plan.site.launcher} again, after it has loaded the site's modules"
         ]

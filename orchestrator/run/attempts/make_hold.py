@@ -57,7 +57,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
         command=("true",) if plan.run.command else tuple(process.bare_program(python, LOADS_TORCH)),
         code=NO_CODE,
         stop=StopSettings(),
-        keep_going=KeepGoing(attempts=1),
+        keep_going=KeepGoing(),
         checkpoints=Checkpoints(),
         exit_codes=ExitCodes(),
         metrics=MetricsSettings(),

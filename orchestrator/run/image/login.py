@@ -58,12 +58,12 @@ def login(site: Site, software: Software | None = None) -> Login:
 def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, str]:
     """(the environment with the site's modules, the commands that loaded them in words, why they failed or '')."""
     own = {**clean_environment(), **plain(site.env)}
-    if not (site.modules or site.purge_modules or site.software.given or software.given):
+    if not (site.software.given or software.given):
         return own, "", ""
     from torusrun.orchestrator.base.render.environment import Text, render
-    from torusrun.orchestrator.schedulers.script import activating, in_shell, loading
+    from torusrun.orchestrator.schedulers.script import activating, in_shell
 
-    lines = [*loading(site), *activating(software)]
+    lines = [*activating(site.software), *activating(software)]
     steps = [{"line": Text(in_shell(line)), "said": line} for line in lines]
     text = render("modules/environment.sh.j2", steps=steps, mark=MARK)
     did = f" after `{'; '.join(lines)}`"

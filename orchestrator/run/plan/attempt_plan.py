@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.keys.kinds import DURATION, GRID, NODES, Kind
 from torusrun.orchestrator.place.hosts import hostlist
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.bad_nodes.events import HOST
+from torusrun.orchestrator.run.bad_nodes.bad_node import HOST
 from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.changes import Changes

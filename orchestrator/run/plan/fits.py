@@ -131,12 +131,12 @@ def _source(key: str, given: Secret) -> Iterator[Misfit]:
 def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every misfit of a run that keeps going."""
     settings, traits = run.keep_going, schedulers.get(site.scheduler).traits
-    if (settings.attempts or 1) > 1 and site.attempts_by == "array" and not (traits.has_arrays or traits.one_machine):
+    if settings.attempts > 1 and site.attempts_by == "array" and not (traits.has_arrays or traits.one_machine):
         wrong = f"'keep_going.attempts': {site.scheduler} has no job arrays"
         yield Misfit("keep_going.attempts", wrong, "write 'attempts_by: dependency' into the site's file")
     if settings.spares and traits.one_machine:
         yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
-    others = settings.attempts or settings.spares or settings.min_nodes or site.attempts > 1
+    others = settings.attempts > 1 or settings.spares or settings.min_nodes
     if settings.without_progress and not others:
         wrong = "'keep_going.without_progress' has no effect without other keys"
         yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")

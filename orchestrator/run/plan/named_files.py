@@ -98,8 +98,7 @@ def _place(word: str, run: RunSpec, site: Site, folder: Path, later: bool) -> Pa
 
 def _has_our_path(run: RunSpec, site: Site) -> bool:
     """Whether the ranks search programs in the same folders as this process."""
-    lines = run.setup or site.setup or site.modules or site.purge_modules
-    changed = lines or run.software.given or site.software.given or "PATH" in {**site.env, **run.env}
+    changed = run.setup or site.setup or run.software.given or site.software.given or "PATH" in {**site.env, **run.env}
     ours = all(map(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
     one_machine = schedulers.get(site.scheduler).traits.one_machine
     return one_machine and ours and not (changed or site.host or run.image)

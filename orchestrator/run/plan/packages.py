@@ -20,7 +20,7 @@ def check(plan: Plan) -> None:
     """Raise UserError if the training of a plan certainly lacks a package of Python."""
     run, site = plan.run, plan.site
     elsewhere = run.image or site.host or not schedulers.get(site.scheduler).traits.one_machine
-    brings = run.setup or site.setup or site.modules or site.software.given or "PYTHONPATH" in plan.environment
+    brings = run.setup or site.setup or site.software.given or "PYTHONPATH" in plan.environment
     if run.command or elsewhere or brings:
         return
     if missing := _missing(site.interpreter, ["torch", "numpy", *OF_DATA.get(run.train.data.name, [])]):

@@ -91,7 +91,7 @@ class Plan:
     @property
     def jobs(self) -> int:
         """The number of jobs that work for the run one after the other, without its user."""
-        return self.run.keep_going.attempts or self.site.attempts
+        return self.run.keep_going.attempts
 
     @property
     def jobs_in_turn(self) -> bool:

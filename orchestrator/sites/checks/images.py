@@ -109,7 +109,7 @@ def software_checks(site: Site, software: Software) -> Iterator[Check]:
     """The checks of the software of a site and of a run together."""
     here = login(site, software)
     if here.modules_failed:
-        yield failed("environment", here.modules_failed, f"{MEND}, or 'modules' of the site")
+        yield failed("environment", here.modules_failed, f"{MEND}, or that of the site")
         return
     python = which("python", "python3", environment=here.environment)
     if python is None:
