@@ -72,7 +72,6 @@ class RunSpec:
         None,
         "folder of your code, copied at submit; none: no code; default: the folder of the run's file",
     )
-    code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
     software: Software = key(
         Software(), "software that the job activates for the command, after the site's", name="environment"
     )

@@ -116,7 +116,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
 def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies: dict[object, RunFolder]) -> None:
     """Make the folder of a member. `copies` are the members with the copies of code that others share."""
     plan, made = one.planned.plan, RunFolder(one.run.unfinished)
-    code = plan.code and (plan.code, plan.run.code_limit_bytes, tuple(create.no_code(plan)), plan.secret_files)
+    code = plan.code and (plan.code, tuple(create.no_code(plan)), plan.secret_files)
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})

@@ -153,7 +153,7 @@ def fill(
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError if the code is too large or cannot be read."""
     with busy(f"copying the code in {code}"):
-        frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=no_code(plan), secret=plan.secret_files)
+        frozen = freeze(code, made.code, leave_out=no_code(plan), secret=plan.secret_files)
     for note in frozen.notes:
         say(f"{code}: {note}")
     _check_started(plan, lambda name: os.path.lexists(made.code / name))
@@ -182,7 +182,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     private.check_makable(index.place())
     if not plan.code:
         return image, None
-    code = chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=no_code(plan))
+    code = chosen(plan.code, made.code, leave_out=no_code(plan))
     _check_started(plan, code.has)
     return image, code
 

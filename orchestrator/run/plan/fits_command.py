@@ -15,7 +15,6 @@ NEITHER = (
     "there is neither 'train' nor 'command'; add 'train: {data: digits}' for torusrun's training, or "
     "'command: [python, train.py]' for a program of yours"
 )
-OF_CODE = ("code", "code_limit")
 OF_A_COMMAND = ("stop", "checkpoints", "exit_codes", "metrics")
 GROUPS = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")  # of metrics.pattern
 LONGEST_PATTERN = 1000  # characters
@@ -31,10 +30,8 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
     if run.command or run.train.needs_code:
         if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
             yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
-    else:
-        for key in OF_CODE:
-            if key in written:
-                yield key, f"{key!r} belongs to a 'command', or to a 'train' with a function of yours (module:function)"
+    elif "code" in written:
+        yield "code", "'code' belongs to a 'command', or to a 'train' with a function of yours (module:function)"
     if not run.command:
         yield from _without_command(run, written)
         return
