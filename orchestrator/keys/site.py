@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
+from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.secret import Secret
@@ -161,42 +162,7 @@ class Site:
     )
     node: Node = key(Node(), "one node")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
-    step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {},
-        "by model, as in 'resnet50, bf16, compiled': microseconds of a step on one rank besides its images; torusrun "
-        "calibrate measures it",
-    )
-    image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
-    )
-    step_ranks: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
-        {}, "by model: the ranks of the run that measured its step; a step waits for the slowest of them"
-    )
-    step_spread: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.SPREADS]] = key(
-        {},
-        "by model: the standard deviation of a rank's step as a share of its mean; default: that of published runs",
-    )
-    step_batch: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
-        {}, "by model: the images of a rank at which its step was measured, and at twice as many; others are doubtful"
-    )
-    tensors: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
-        {}, "by model of your own: the parameters of each tensor, in their order; torusrun calibrate counts them"
-    )
-    samples: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
-        {}, "by data set of your own: the samples for training and for tests; torusrun calibrate counts them"
-    )
-    links_error: Annotated[float, kinds.SPREADS] | None = key(
-        None, "the largest relative error of the measured links; torusrun calibrate writes it"
-    )
-    save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
-    )
-    decode_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by data set: microseconds until a rank has decoded an image that the system's cache holds; from calibrate"
-    )
-    read_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by data set: microseconds that a rank's image takes longer from the file system than from the cache"
-    )
+    measured: Measured = key(Measured(), "what torusrun calibrate has measured, as its file has it")
     points_per_node_hour: Annotated[float, kinds.PRICES] | None = key(
         None, "points that the site charges for an hour of a node; plan and predict show what a run costs"
     )

@@ -20,6 +20,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job import inbox, turns
 from torusrun.orchestrator.job.inbox import Inbox
+from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.site import PreflightSettings
 from torusrun.orchestrator.run.attempts import in_hold as verbs_in_hold
 from torusrun.orchestrator.run.attempts.in_hold import find, misfits
@@ -238,7 +239,7 @@ def test_a_run_of_another_site_is_refused_with_what_differs() -> None:
 
 def test_what_changes_nothing_in_a_job_that_has_begun_may_differ() -> None:
     made = PLAN_OF["run"]
-    free = {"attempts": 20, "preflight": PreflightSettings(enabled=False), "step_us": {"resnet50": 1.0}}
+    free = {"preflight": PreflightSettings(enabled=False), "measured": Measured(links_error=0.1)}
     assert not misfits(replace(made, site=replace(made.site, **free)), made)
 
 

@@ -120,7 +120,7 @@ SITE = """scheduler: slurm
 launcher: srun
 node: {{ranks: {ranks}, gpus: {gpus}, inter_node: 25GB/s}}
 topology: {{source: names, pattern: 'g(?P<number>[0-9]+)', rack_nodes: {rack}, uplink: {uplink}}}
-image_us: {{resnet-digits: 100}}
+measured: {{models: {{resnet-digits: {{image_us: 100}}}}}}
 """
 
 

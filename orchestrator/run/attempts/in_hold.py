@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.keys.measured import BY_NAME
 from torusrun.orchestrator.run.folder import allocation, index, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -28,9 +27,8 @@ FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a j
     "forget_bad_nodes_s",
     "attempts_by",
     "preflight",
-    "links_error",
+    "measured",
     "points_per_node_hour",
-    *BY_NAME,
 )
 
 

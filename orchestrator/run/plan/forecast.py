@@ -178,16 +178,15 @@ def _links_error(plan: Plan, other: Otherwise) -> float | None:
     """The error of links that `torusrun calibrate` measured, at the site or for a file; None: not measured."""
     if other.network:
         return 0.0 if other.network.endswith((".yaml", ".yml")) else None
-    return plan.site.links_error
+    return plan.site.measured.links_error
 
 
 def _reading(plan: Plan) -> InputTime | None:
     """The input as `torusrun calibrate` measured it for the run's data set."""
-    name = plan.run.train.data.name
-    decode_us = plan.site.decode_us.get(name)
-    if not decode_us:  # 0 is no measurement
+    times = plan.site.measured.data.get(plan.run.train.data.name)
+    if not times or not times.decode_us:
         return None
-    return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
+    return InputTime(times.decode_us / 1e6, (times.decode_us + times.read_us) / 1e6)
 
 
 def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
