@@ -15,9 +15,9 @@ from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, Saving, c
 from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.forecast.interval import largest
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.plan import chain
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state.due import attempts_for
 from torusrun.training.counted import counted
 
 
@@ -187,7 +187,7 @@ def compared(forecasts: Sequence[Forecast]) -> Predicted:
 
 def attempts_needed(plan: Plan, forecast: Forecast) -> int | None:
     """The attempts by the time limit of the plan; None if its phases want other nodes, which makes attempts, too."""
-    return None if stretches(plan.run) else chain.attempts(forecast.total_s, plan.run.time_s, plan.stop_before_s)
+    return None if stretches(plan.run) else attempts_for(forecast.total_s, plan.run.time_s, plan.stop_before_s)
 
 
 def cost_line(plan: Plan, forecast: Forecast) -> str:

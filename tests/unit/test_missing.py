@@ -9,7 +9,7 @@ import pytest
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.api import dry_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.plan import named_files
+from torusrun.orchestrator.run.plan import missing
 from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/../runs\n{more}"
@@ -128,7 +128,7 @@ def test_nodes_of_a_cluster_share_its_network_file_systems(
     mounts = folder / "mountinfo"
     place = point.replace("FOLDER", str(folder))
     mounts.write_text(f"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:1 / {place} rw - {kind} server:/x rw\n")
-    monkeypatch.setattr(named_files, "MOUNTINFO", mounts)
+    monkeypatch.setattr(missing, "MOUNTINFO", mounts)
     spec = written(folder, DATA, "slurm")
     if refused:
         with pytest.raises(UserError, match="there is no .*images"):

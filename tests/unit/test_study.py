@@ -27,9 +27,9 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.plan_files import read_attempt, read_first, write_first
-from torusrun.orchestrator.run.plan.with_values import with_values
 from torusrun.orchestrator.sweeps import study_in_job as job
 from torusrun.orchestrator.sweeps.plans import plan_sweep
+from torusrun.orchestrator.sweeps.study_in_job import with_values
 
 OPTUNA = "study: optuna, trials: 4, metric: score, goal: max"
 SWEEP = f"sweep: {{{OPTUNA}, env.X: {{from: 0.0, to: 1.0}}, env.KIND: [a, b]}}\n"

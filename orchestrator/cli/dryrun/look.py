@@ -27,11 +27,11 @@ from torusrun.orchestrator.run.folder import run_folder
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.plan import attempt_plan
-from torusrun.orchestrator.run.plan import notes as plan_notes
 from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.run.plan.plan import notes as plan_notes
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers
@@ -112,7 +112,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         container=_contained(order.container, program, environment, attempt, hidden) if order.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
-        notes=[*notes, *plan_notes.notes(plan), *planned.left_out.lines],
+        notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
     )
 
 

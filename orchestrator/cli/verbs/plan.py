@@ -174,8 +174,8 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from torusrun.orchestrator.run.plan.notes import notes
     from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
+    from torusrun.orchestrator.run.plan.plan import notes
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
@@ -210,7 +210,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     if planned.site.host:
         return {}
     from torusrun.orchestrator.run.plan import attempt_plan
-    from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}

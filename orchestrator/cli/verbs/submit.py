@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     from torusrun.orchestrator.cli.api import plan, submit
-    from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.plan import notes
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import plan_sweep, sweep
-    from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.plan import notes
 
     if args.held:
         raise UserError("--in starts one attempt at a time in a held allocation: leave out --in or the sweep")

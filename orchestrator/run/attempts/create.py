@@ -25,9 +25,9 @@ from torusrun.orchestrator.run.folder.records import reserve
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
 from torusrun.orchestrator.run.image.recorded import Image
-from torusrun.orchestrator.run.plan import packages, secret_values
+from torusrun.orchestrator.run.plan import secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.plan.named_files import named_files
+from torusrun.orchestrator.run.plan.missing import check_packages, named_files
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import write_attempt, write_first
 
@@ -112,7 +112,7 @@ def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
     Without an image the Python of the ranks is checked.
     """
     if plan.run.image is None:
-        packages.check(plan)
+        check_packages(plan.run, plan.site)
         return None
     from torusrun.orchestrator.run.image import checking  # imported late: a fifth of the start time
 

@@ -23,9 +23,8 @@ from torusrun.orchestrator.run.folder.events import Refused, Submitted, Submitti
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.job_request import request, without_bad_nodes
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.interface import Request

@@ -26,6 +26,7 @@ from torusrun.orchestrator.run.plan.fits import check
 from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.training.recipe.files import Change
+from torusrun.training.recipe.names import SCHEDULES
 
 SCHEMA = 1
 
@@ -206,6 +207,18 @@ def plan(
         run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
         sources=loaded.files,
     )  # fmt: skip
+
+
+def notes(plan: Plan) -> list[str]:
+    """Effects of a plan that a user may not expect, but that are not errors, one line each."""
+    train = plan.run.train
+    keys, peak = train.schedule, train.optimizer.lr
+    by_phases = any(phase.lr for phase in train.phases)
+    if plan.run.command or by_phases or keys.name not in SCHEDULES.known or keys.warmup_epochs <= train.epochs:
+        return []
+    last = keys.warmup_from + (peak - keys.warmup_from) * train.epochs / keys.warmup_epochs
+    why = f"train.schedule.warmup_epochs is {keys.warmup_epochs:g}, and train.epochs is {train.epochs}"
+    return [f"the run ends in its warm-up, at lr {last:g}: {why}"]
 
 
 def new_id(name: str) -> str:

@@ -15,7 +15,6 @@ from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import kept_forecast, metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.plan import chain
 from torusrun.orchestrator.run.state.poll import DEFAULT_TIMEOUT_S
 from torusrun.orchestrator.run.state.record import TAIL_BYTES, Record, read_record
 from torusrun.orchestrator.run.state.view import View
@@ -78,4 +77,13 @@ def _due(record: Record, starts_s: float) -> Due:
     step = (metrics.newest(rows, *rows_of.ALONG) or {}).get("step", 0)
     left_s = kept.total_s * max(1 - step / kept.steps, 0.0)
     before_s = record.plan.stop_before_s if record.plan else 0.0
-    return Due(starts_s, left_s, chain.attempts(left_s, limit_s, before_s) if limit_s else None)
+    return Due(starts_s, left_s, attempts_for(left_s, limit_s, before_s) if limit_s else None)
+
+
+def attempts_for(work_s: float, limit_s: float, stop_before_s: float = 0.0) -> int:
+    """The attempts one after the other for `work_s` of training; each must stop `stop_before_s` before its limit.
+
+    The time from the start of an attempt to its first step is not known, and left out.
+    """
+    usable_s = limit_s - stop_before_s
+    return max(math.ceil(work_s / usable_s), 1) if usable_s > 0 else 1
