@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import yaml
 
 from torusrun.orchestrator.base.typed import hints_of
-from torusrun.orchestrator.keys.as_list import as_group, as_list
 from torusrun.orchestrator.keys.kinds import Kind, decimal, whole
-from torusrun.orchestrator.keys.names import near_key, one_may_stand_alone, with_names
+from torusrun.orchestrator.keys.names import as_group, as_list, near_key, one_may_stand_alone, with_names
 from torusrun.orchestrator.keys.nodes import (
     KeyValue,
     checked,

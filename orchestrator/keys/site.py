@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
 from torusrun.orchestrator.keys.measured import Measured
-from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import expanded
-from torusrun.orchestrator.keys.secret import Secret
-from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import ARRAYS
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.training.recipe.key import key, needed

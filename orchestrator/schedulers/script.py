@@ -15,8 +15,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.private import UMASK
 from torusrun.orchestrator.base.render.environment import Text, render, word
 from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.shared import PROGRAMS, Software
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import PROGRAMS, Software
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 
 

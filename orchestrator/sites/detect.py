@@ -16,8 +16,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.keys.load import SHIPPED
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import ContainerSettings, Node
-from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
 from torusrun.orchestrator.sites.choices import Certainty, Setting

@@ -368,7 +368,7 @@ def test_a_limit_of_attempts_in_vain_alone_is_a_mistake(home: Path, keys: str, s
         with pytest.raises(SpecError, match=re.escape(says)):
             plan(home / "run.yaml")
     else:
-        assert plan(home / "run.yaml").run.keep_going.most_in_vain == 9
+        assert plan(home / "run.yaml").run.keep_going.without_progress == 9
 
 
 def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path) -> None:

@@ -18,7 +18,7 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables, inside
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.keys.problems import SpecError
-from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.keys.shared import Secret
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder import kept_secrets

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.image_keys import ImageFile
-from torusrun.orchestrator.keys.as_list import GROUPS
 from torusrun.orchestrator.keys.kinds import GRID, bytes_, grid, seconds
+from torusrun.orchestrator.keys.names import GROUPS
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read, read_value
 from torusrun.orchestrator.keys.run import RunSpec

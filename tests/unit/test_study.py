@@ -16,10 +16,9 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import Sweep, sweep
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.keys.combinations import in_words
+from torusrun.orchestrator.keys.combinations import checked_members, in_words, study
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.search_space import checked_members, study
 from torusrun.orchestrator.keys.study import Searched
 from torusrun.orchestrator.run.attempts.reproduce import plan_again
 from torusrun.orchestrator.run.folder import claim

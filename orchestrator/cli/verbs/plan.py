@@ -201,7 +201,7 @@ def _keeps_going(planned: Plan) -> str:
     jobs = f"over {counted(planned.jobs, 'job')}" if planned.jobs > 1 else "within its job"
     fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
-    vain = counted(settings.most_in_vain, "attempt")
+    vain = counted(settings.without_progress, "attempt")
     return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
 
 

@@ -140,7 +140,7 @@ class _Newest:
             cancelled=last(self.events, CancelRequested, self.number) is not None,
             stopped=Cause.STOPPED if asked_to_stop and own and "wanted" not in own.evidence else None,
             other_job=self.in_other_job,
-            hopeless=hopeless(*self._attempts, self.plan.run.keep_going.most_in_vain),
+            hopeless=hopeless(*self._attempts, self.plan.run.keep_going.without_progress),
         )
 
     def pause(self) -> Wait | None:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.keep_going import KeepGoing
 from torusrun.orchestrator.keys.kinds import DURATION, NAME
-from torusrun.orchestrator.keys.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
-from torusrun.orchestrator.keys.run import NO_CODE
+from torusrun.orchestrator.keys.run import NO_CODE, Checkpoints, ExitCodes, KeepGoing, MetricsSettings, StopSettings
 from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.attempts.create import Origin
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

@@ -14,9 +14,8 @@ from torusrun.orchestrator.base.environment import clean_environment, which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.runtime import COMMANDS, Runtime, parse_version
-from torusrun.orchestrator.keys.secret import plain
+from torusrun.orchestrator.keys.shared import Software, plain
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import Software
 
 LOADING_S = 60.0
 MARK = "TORUSRUN-STEP"  # on the standard error before each step

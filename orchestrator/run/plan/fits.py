@@ -11,11 +11,10 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images import pyxis, source
 from torusrun.orchestrator.images.command import TMPFS
 from torusrun.orchestrator.keys.load import Loaded
-from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.problems import SpecError
-from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.secret import Env, Secret, secret
+from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
+from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
 from torusrun.orchestrator.run.plan import fits_command, missing
@@ -137,7 +136,7 @@ def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if settings.spares and traits.one_machine:
         yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
     others = settings.attempts > 1 or settings.spares or settings.min_nodes
-    if settings.without_progress and not others:
+    if settings.without_progress != KeepGoing().without_progress and not others:
         wrong = "'keep_going.without_progress' has no effect without other keys"
         yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.secret import secret
+from torusrun.orchestrator.keys.shared import secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.bad_nodes.left_out import choose

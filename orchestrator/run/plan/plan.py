@@ -15,10 +15,9 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load
 from torusrun.orchestrator.keys.nodes import KeyValue
-from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
-from torusrun.orchestrator.keys.secret import Secret, plain, secret
+from torusrun.orchestrator.keys.shared import Notify, Secret, plain, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.place.placement.grid import Grid, asked

@@ -10,7 +10,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import without_sent
-from torusrun.orchestrator.keys.program import ExitCodes
+from torusrun.orchestrator.keys.run import ExitCodes
 from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder

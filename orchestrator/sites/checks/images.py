@@ -17,8 +17,8 @@ from torusrun.orchestrator.base.errors import SiteError, UserError, explained
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.checks import facts, probe
 from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import Login, login
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
 from torusrun.training.counted import counted

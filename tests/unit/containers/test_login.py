@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import ContainerSettings, Site
-from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import login
 
 # What environment-modules and Lmod give a shell: a function that changes its variables.
