@@ -141,7 +141,7 @@ OF_BASH = (
     "GROUPS", "HISTCMD", "HISTFILE", "IFS", "LINENO", "MAPFILE", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "PIPESTATUS",
     "POSIXLY_CORRECT", "PPID", "PWD", "RANDOM", "REPLY", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID",
 )  # fmt: skip
-# Each rank gets these with its own values (run/program/contract.py): a value of the user would never arrive.
+# Each rank gets these with its own values (run/program/what_runs.py): a value of the user would never arrive.
 OF_RANKS = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "ROLE_RANK",
     "ROLE_WORLD_SIZE", "ROLE_NAME", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",

@@ -23,8 +23,7 @@ from torusrun.orchestrator.job.inbox import Inbox
 from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.site import PreflightSettings
 from torusrun.orchestrator.run.attempts import in_hold as verbs_in_hold
-from torusrun.orchestrator.run.attempts.in_hold import find, misfits
-from torusrun.orchestrator.run.attempts.make_hold import held_plan
+from torusrun.orchestrator.run.attempts.in_hold import find, held_plan, misfits
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
 from torusrun.orchestrator.run.folder.events import CancelRequested, Started, Submitted, Submitting

@@ -22,8 +22,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program import command
-from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.what_runs import Program, master_environment, ranks_environment
 from torusrun.training.script.given import Given
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"

@@ -28,7 +28,7 @@ from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.job_request import of_site, request
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.plan_files import read_first
-from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.run.program.what_runs import master_environment, ranks_environment
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 

@@ -11,7 +11,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.run import hooks
-from torusrun.orchestrator.run.attempts import continues_from, submit
+from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
 from torusrun.orchestrator.run.folder.alone import alone
@@ -35,6 +35,7 @@ from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.run.program.command import continues_from
 from torusrun.orchestrator.run.state import which
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.run.state.in_vain import Checkpoint, ended_outside, first_of_submission, hopeless, pause_s
@@ -93,7 +94,7 @@ class _Newest:
         self.run, self.here = run, here
         self.number = which.newest_of(run)
         self.plan = plan_files.read_first(run, self.number)
-        checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
+        checkpoint, self.epochs = continues_from(self.plan, run)
         self.checkpoint = checkpoint.name if checkpoint else None
         self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
         self.events = ledger.events(run.ledger)

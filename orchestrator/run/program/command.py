@@ -10,6 +10,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import without_sent
+from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.keys.run import ExitCodes
 from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.records import Meaning
@@ -17,6 +18,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
+from torusrun.training.checkpoint.manifest import newest_complete
 
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
@@ -44,7 +46,6 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
     directory = working_directory(plan, run, attempt)
     kept = checkpoints(plan, run)
     interface = plan.site.node.interface
-    sources = plan.run.metrics
     return Program(
         plan.run.command,
         environment={
@@ -62,10 +63,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],
         exit_codes=_meanings(plan.run.exit_codes),
-        metrics=MetricsSource(
-            str(attempt.metrics),
-            sources.pattern or "",
-        ),
+        metrics=MetricsSource(str(attempt.metrics), plan.run.metrics.pattern or ""),
     )
 
 
@@ -90,6 +88,15 @@ def checkpoints(plan: Plan, run: RunFolder) -> Path:
     """The folder that keeps the command's checkpoints over all attempts."""
     folder = plan.run.checkpoints.folder
     return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
+
+
+def continues_from(plan: Plan, run: RunFolder) -> tuple[Path | None, float]:
+    """The newest checkpoint, from which the next attempt continues; its epoch if it is of our training (else 0.0)."""
+    if plan.run.command:
+        return newest(checkpoints(plan, run)), 0.0
+    with busy(f"reading the newest checkpoint of {run.run_id}, whose checksums are compared"):
+        found = newest_complete(run.checkpoints)
+    return (found.path, found.epoch) if found else (None, 0.0)
 
 
 def _meanings(codes: ExitCodes) -> dict[str, Meaning]:
