@@ -15,7 +15,6 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import option
 from torusrun.orchestrator.run.plan.plan import Plan, new_id
 from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state.poll import look
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import Train
 
@@ -59,6 +58,8 @@ def find(word: str) -> Allocation:
     index.own(run)
     job = allocation.job(run) if allocation.takes_attempts(run) else None  # then no query of the scheduler is needed
     if job is None:
+        from torusrun.orchestrator.run.state.poll import look  # a submission to the scheduler needs no states of runs
+
         seen = look(run)
         job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
         if job is None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.run.attempts import in_hold, submit
+from torusrun.orchestrator.run.attempts.cancel import alive
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
-from torusrun.orchestrator.run.attempts.jobs import alive
 from torusrun.orchestrator.run.folder import allocation, claim, holders, index, ledger
 from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.changes import Changes

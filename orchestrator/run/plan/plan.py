@@ -12,6 +12,7 @@ from typing import Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.forecast.checkpoints import mean_time_to_failure_s
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load
 from torusrun.orchestrator.keys.nodes import KeyValue
@@ -116,6 +117,11 @@ class Plan:
         """The seconds before the time limit at which the ranks are asked to stop."""
         before_s = self.run.stop.before_s
         return self.site.stop_before_s if before_s is None else before_s
+
+    @property
+    def mean_time_to_failure_s(self) -> float:
+        """The mean time between failures of its job."""
+        return mean_time_to_failure_s(self.site.node.mean_time_to_failure_s, self.run.nodes, self.ranks)
 
     @property
     def has_preflight(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
+from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, predicted_s
 from torusrun.orchestrator.forecast.device import (
     PASSES,
     Device,
@@ -182,11 +182,6 @@ def backend_of(plan: Plan) -> Backend:
     return "nccl" if plan.site.node.gpus else "gloo"
 
 
-def failure_s(plan: Plan) -> float:
-    """The mean time between failures of a plan's job."""
-    return mean_time_to_failure_s(plan.site.node.mean_time_to_failure_s, plan.run.nodes, plan.ranks)
-
-
 def saving(plan: Plan, trained: Workload) -> Saving:
     """The cost of a save of the network `trained`."""
     times = plan.site.measured.models.get(trained.name)
@@ -195,7 +190,7 @@ def saving(plan: Plan, trained: Workload) -> Saving:
     save_s = measured_us / 1e6 if measured_us else predicted_s(parameters)
     every_steps, copies = plan.run.train.checkpoint_every_steps, plan.run.train.checkpoints.memory
     kept = in_memory(parameters) if copies else None
-    return Saving(save_s, measured_us > 0, every_steps, failure_s(plan), kept)
+    return Saving(save_s, measured_us > 0, every_steps, plan.mean_time_to_failure_s, kept)
 
 
 def saving_of(plan: Plan) -> Saving | None:

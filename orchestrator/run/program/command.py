@@ -16,7 +16,6 @@ from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 from torusrun.training.checkpoint.manifest import newest_complete
 
@@ -58,7 +57,7 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
             "TORUSRUN_METRICS": str(attempt.metrics),
             "TORUSRUN_HEARTBEAT": str(attempt.heartbeat),
             "TORUSRUN_STOP_SIGNAL": plan.run.stop.signal,
-            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{failure_s(plan):.0f}",
+            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{plan.mean_time_to_failure_s:.0f}",
         },
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],
