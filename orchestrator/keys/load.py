@@ -58,7 +58,7 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
     source, folder = str(typed or checked(str(path))), folder_of(path)
     text = typed.text() if typed else read_text(Path(source), "run")
     root = typed.tree() if typed else compose(text, source)
-    run, marks = read_tree(RunSpec, root, source, settings, {"site": site} if site else {})
+    run, marks = read_tree(RunSpec, root, source, [*settings, *([f"--site={site}"] if site else [])])
     site_path = find_site(run.site, Path() if site else folder, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
     files = (*(() if typed else (source,)), str(site_path))

@@ -26,7 +26,6 @@ from torusrun.orchestrator.keys.nodes import (
     is_null,
     mark_of,
     override,
-    override_text,
 )
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 from torusrun.training.recipe.key import Constraint, Limits, key_of, may_be_left_out
@@ -38,32 +37,20 @@ Marks = Mapping[str, Mark]
 MISSING: Any = object()
 
 
-def read(
-    cls: type[T],
-    text: str,
-    source: str,
-    settings: Sequence[str | KeyValue] = (),
-    texts: Mapping[str, str] | None = None,
-) -> tuple[T, Marks]:
+def read(cls: type[T], text: str, source: str, settings: Sequence[str | KeyValue] = ()) -> tuple[T, Marks]:
     """Read `text` as a `cls`; also return the place of each dotted key.
 
-    `settings` are `key.sub=value` words, or values with their places, that replace values of the text; `texts` are
-    values of keys that are not read as YAML. Raises SpecError with every mistake found.
+    `settings` are `key.sub=value` words, or values with their places, that replace values of the text. Raises SpecError
+    with every mistake found.
     """
-    return read_tree(cls, compose(text, source), source, settings, texts)
+    return read_tree(cls, compose(text, source), source, settings)
 
 
 def read_tree(
-    cls: type[T],
-    root: yaml.Node | None,
-    source: str,
-    settings: Sequence[str | KeyValue] = (),
-    texts: Mapping[str, str] | None = None,
+    cls: type[T], root: yaml.Node | None, source: str, settings: Sequence[str | KeyValue] = ()
 ) -> tuple[T, Marks]:
     """Read a tree as `read` reads a text. The tree is changed."""
     root = overridden(cls, root, source, settings)
-    for key, given in (texts or {}).items():
-        root = with_names(cls, override_text(root, key, given, source))
     reader = _Reader()
     value = reader.record(cls, root, "") if root else reader.build(cls, {}, Mark(source), "")
     if reader.problems:

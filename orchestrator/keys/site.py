@@ -138,12 +138,6 @@ class PreflightSettings:
         "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
         name="pair",
     )
-    free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
-        None, "free memory of a node; default: half of node.memory", name="free_memory"
-    )
-    free_disk_bytes: Annotated[int, kinds.SIZE] = key(
-        256 * 1024**2, "free space of a node's folder for temporary files", name="free_disk"
-    )
 
 
 @dataclass(frozen=True)
