@@ -197,4 +197,4 @@ def alive(run: RunFolder, attempt: int, job: str, asks: client.Client) -> Sequen
     if len(every) < 2 or job not in every:
         return [job]
     states = asks.poll(every)
-    return [one for one in reversed(every) if not states[one].state.over]
+    return [job_id for job_id in reversed(every) if not states[job_id].state.over]

@@ -140,8 +140,8 @@ def intent(
 
 def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the folders of the runs that must complete first, of those that only must end)."""
-    well = tuple(one.folder for one in after if not one.any_end)
-    return well, tuple(one.folder for one in after if one.any_end)
+    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
+    return well, tuple(awaited.folder for awaited in after if awaited.any_end)
 
 
 def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:

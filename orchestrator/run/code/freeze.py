@@ -109,12 +109,12 @@ def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
 def changed(copy: Path, record: Mapping[str, Any]) -> str:
     """How a copy differs from its record in code.json; '' if its entries are as they were at submit."""
     try:
-        found = checksum_of(copy, record.get("names"))
+        checksum = checksum_of(copy, record.get("names"))
     except FileNotFoundError as error:
         return f"{error.filename} is gone"
     except (OSError, ValueError, TypeError) as error:  # the record may be damaged
         return f"it cannot be read: {error}"
-    return "" if found == record.get("sha256") else f"its SHA-256 is {found}, and was {record.get('sha256')}"
+    return "" if checksum == record.get("sha256") else f"its SHA-256 is {checksum}, and was {record.get('sha256')}"
 
 
 def _written(source: str, target: str) -> None:
@@ -167,9 +167,9 @@ def checksum_of(folder: Path, names: Sequence[str] | None = None) -> str:
     return total.hexdigest()
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _identity(status: os.stat_result) -> tuple[int, int]:
     """The identity that a file shares with its hard links."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _copy(chosen: SelectedCode, target: Path, secret: Set[tuple[int, int]]) -> int:
@@ -197,9 +197,9 @@ def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret
     descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        others = 0 if _identity(found) in secret else FOLDER
-        mode = stat.S_IMODE(found.st_mode) & (stat.S_IRWXU | others) | SECRET
+        status = os.fstat(file.fileno())
+        others = 0 if _identity(status) in secret else FOLDER
+        mode = stat.S_IMODE(status.st_mode) & (stat.S_IRWXU | others) | SECRET
         with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
             while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
                 copied += len(block)

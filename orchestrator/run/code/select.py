@@ -88,17 +88,17 @@ def _names(chosen: SelectedCode, without: Set[str]) -> dict[str, os.stat_result]
         return os.path.relpath(folder, chosen.source) in without or _never_code(folder)
 
     names = _tracked(chosen)
-    found: dict[str, os.stat_result] = {}
+    statuses: dict[str, os.stat_result] = {}
     try:
         for name in names if names is not None else walk(chosen.source, chosen.source, never):
             with suppress(FileNotFoundError, NotADirectoryError):  # deleted, but still in git's index
-                found[name] = (chosen.source / name).lstat()
-            if len(found) > MOST_LOOKED_AT:
+                statuses[name] = (chosen.source / name).lstat()
+            if len(statuses) > MOST_LOOKED_AT:
                 chosen.complete = False
                 break
     except OSError as error:
         raise unreadable(Path(error.filename or chosen.source), error.strerror or "") from None
-    return found
+    return statuses
 
 
 def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
@@ -148,22 +148,22 @@ def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterat
             yield from walk(Path(entry.path), source, leave_out)
 
 
-def _without_secrets(chosen: SelectedCode, found: dict[str, os.stat_result]) -> dict[str, os.stat_result]:
+def _without_secrets(chosen: SelectedCode, statuses: dict[str, os.stat_result]) -> dict[str, os.stat_result]:
     """The names without those of files that hold keys and logins, which a note lists."""
     secret = [
         name
-        for name, status in sorted(found.items())
+        for name, status in sorted(statuses.items())
         if is_secret(name) or (stat.S_ISREG(status.st_mode) and is_private_key(chosen.source / name, status.st_size))
     ]
     if secret:
         chosen.notes.append(f"{first_of(secret)}: left out: keys and logins are not copied")
-    return {name: found[name] for name in found.keys() - {*secret}}
+    return {name: statuses[name] for name in statuses.keys() - {*secret}}
 
 
 def _without_what_is_no_code(
-    found: dict[str, os.stat_result], source: Path, without: Set[str]
+    statuses: dict[str, os.stat_result], source: Path, without: Set[str]
 ) -> dict[str, os.stat_result]:
-    links = {name for name, status in found.items() if stat.S_ISLNK(status.st_mode)}
+    links = {name for name, status in statuses.items() if stat.S_ISLNK(status.st_mode)}
 
     @cache
     def never(folder: str) -> bool:
@@ -173,7 +173,7 @@ def _without_what_is_no_code(
 
     return {
         name: status
-        for name, status in found.items()
+        for name, status in statuses.items()
         if not name.endswith(".pyc") and name not in without and not any(never(folder) for folder in _folders_of(name))
     }
 

@@ -125,12 +125,12 @@ def option(name: str, kind: Kind, text: str) -> Any:
 def hosts(name: str, texts: Sequence[str]) -> list[str]:
     """The hosts in several host lists, each once. Raises UserError with the name of the option that has them."""
     try:
-        found = list(dict.fromkeys(host for text in texts for host in hostlist.expand(text, MOST_EXCLUDED)))
+        named = list(dict.fromkeys(host for text in texts for host in hostlist.expand(text, MOST_EXCLUDED)))
     except SiteError as error:
         raise UserError(f"{name}: {error}") from None
-    if strange := [host for host in found if not re.fullmatch(HOST, host)]:
+    if strange := [host for host in named if not re.fullmatch(HOST, host)]:
         raise UserError(f"{name}: {strange[0]!r} is not a name of a host")
-    return found
+    return named
 
 
 def _check(derived: AttemptPlan) -> None:

@@ -98,11 +98,11 @@ def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     site = planned[0].plan.site
     cannot = schedulers.get(site.scheduler).traits.cannot_exclude
     hosts = cache(client.of(site).hosts)
-    found = []
-    for one in planned:
-        run = one.plan.run
+    plans = []
+    for attempt in planned:
+        run = attempt.plan.run
         cluster = () if cannot else hosts(run.queue or site.queue)
         nodes = run.nodes + run.keep_going.spares
-        chosen = choose(bad, nodes, excluded=one.exclude, cluster=cluster, cannot=cannot)
-        found.append(replace(one, left_out=chosen))
-    return found
+        chosen = choose(bad, nodes, excluded=attempt.exclude, cluster=cluster, cannot=cannot)
+        plans.append(replace(attempt, left_out=chosen))
+    return plans

@@ -199,7 +199,7 @@ def plan(
 ) -> Plan:
     """Compute the plan of the run file at `path`; `run_id` is an id chosen elsewhere, if any.
 
-    The values of a sweep are left out: runs/sweeps/ makes a plan with each of them. `later` says that it begins after
+    The values of a sweep are left out: sweeps/ makes a plan with each of them. `later` says that it begins after
     other runs or in a held allocation: missing files may exist then. Raises SpecError if keys of the run do not fit
     together.
     """

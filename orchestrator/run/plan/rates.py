@@ -52,7 +52,7 @@ def measured_facts(site: Site) -> MeasuredFacts:
     models, data = site.measured.models, site.measured.data
     return MeasuredFacts(
         {name: model.tensors for name, model in models.items() if model.tensors},
-        {name: one.samples for name, one in data.items() if one.samples},
+        {name: times.samples for name, times in data.items() if times.samples},
     )
 
 
@@ -106,15 +106,15 @@ def _given(plan: Plan, trained: Workload, other: Otherwise, rate: float) -> Devi
     of_gpu = device_with(name, variant(train)) if name else None
     fixed_s = here.fixed_s if here else of_gpu.fixed_s if of_gpu else 0.0
     at = other.at or (reference_batch(name) if name else batch)
-    made = replace(measured(GIVEN, at, at / rate, fixed_s), passes=train.accumulate)
-    if not made.fixed_s:  # nothing is known of it
-        return replace(made, batches=(at, at))
+    device = replace(measured(GIVEN, at, at / rate, fixed_s), passes=train.accumulate)
+    if not device.fixed_s:  # nothing is known of it
+        return replace(device, batches=(at, at))
     if at == batch:
-        return made
-    share, given = made.fixed_s / made.step_s(batch), batch / rate / made.step_s(batch)
+        return device
+    share, given = device.fixed_s / device.step_s(batch), batch / rate / device.step_s(batch)
     shortest = 1 - share if other.at else min(1 - share, given)  # it may have been measured at this very batch
-    why = FIXED.format(1e3 * made.fixed_s, at, batch) if other.at else AT_WHICH
-    return replace(made, factors=(Factor(why, Interval(shortest, 1 + share)),))
+    why = FIXED.format(1e3 * device.fixed_s, at, batch) if other.at else AT_WHICH
+    return replace(device, factors=(Factor(why, Interval(shortest, 1 + share)),))
 
 
 def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
