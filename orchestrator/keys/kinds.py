@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torusrun.training.recipe.key import Limits as Limits
@@ -39,7 +39,6 @@ class Kind:
     pattern: str
     parse: Callable[[str], Any]
     write: Callable[[Any], str] = str
-    file_key: str = ""  # the value may also be {KEY: PATH}, a file of this kind
 
 
 # More than any machine needs, and small enough that no computation with them overflows or takes too long.
@@ -247,7 +246,6 @@ WRITABLE = text_kind(
 )
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
 LINE = _line("one line of text")
-IMAGE = replace(LINE, file_key="dockerfile")
 SHELL = _line("a line of shell", rf"(?![^\S{CONTROL}]*#)", "begin with '#', as directives of schedulers do, ")
 OPERAND = _line("one line of text", "(?!-)", "begin with '-', as options do, ")
 VALUE = _value("an environment variable's value", "values")

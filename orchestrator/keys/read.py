@@ -163,23 +163,12 @@ class _Reader:
     def _annotated(self, base: Any, extra: Any, node: yaml.Node, path: str) -> Any:
         if not isinstance(extra, Kind):
             return self._constrained(base, extra, node, path)
-        if extra.file_key and isinstance(node, yaml.MappingNode):
-            return self._file(extra, node, path)
         if not isinstance(node, yaml.ScalarNode):
             return self.wrong(node, f"{shown(path)} must be {extra.means}, not {form(node)}")
         try:
             return extra.parse(node.value)
         except ValueError as error:
             return self.wrong(node, f"{shown(path)}: {shown(node.value)} {error}")
-
-    def _file(self, kind: Kind, node: yaml.MappingNode, path: str) -> Any:
-        """The path in `{KEY: PATH}`, with a slash, so that it is no name."""
-        pairs = list(self._pairs(node))
-        if [key.value for key, _ in pairs] != [kind.file_key]:
-            file = f"{{{kind.file_key}: PATH}}"
-            return self.wrong(node, f"{shown(path)} must be {kind.means}, or {file} with no other key")
-        file = self._annotated(str, dataclasses.replace(kind, file_key=""), pairs[0][1], f"{path}.{kind.file_key}")
-        return file if file is MISSING or "/" in file else f"./{file}"
 
     def _constrained(self, base: Any, constraint: Constraint, node: yaml.Node, path: str) -> Any:
         value = self.value(base, node, path)

@@ -105,9 +105,9 @@ class RunSpec:
         "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
         "the site's preflight.enabled is false",
     )
-    image: Annotated[str, kinds.IMAGE] | None = key(
+    image: Annotated[str, kinds.LINE] | None = key(
         None,
-        "container image: an image file's name or path, {dockerfile: PATH}, a SIF, a sandbox folder, "
+        "container image: an image file's name or path, a Dockerfile, a SIF, a sandbox folder, "
         "docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or "
         "library://REFERENCE; default: no container",
     )

@@ -42,14 +42,6 @@ def _record(cls: type[Any]) -> dict[str, Any]:
     }
 
 
-def _text(kind: Kind) -> dict[str, Any]:
-    text = {"type": "string", "pattern": kind.pattern}
-    if not kind.file_key:
-        return text
-    file = {"type": "object", "properties": {kind.file_key: text}, "required": [kind.file_key], **CLOSED}
-    return {"anyOf": [text, file]}
-
-
 def _value(hint: Any) -> dict[str, Any]:
     if hint is yaml.Node:  # any value
         return {}
@@ -58,7 +50,7 @@ def _value(hint: Any) -> dict[str, Any]:
         return _union(args)
     if origin is Annotated:
         base, extra = args
-        return _text(extra) if isinstance(extra, Kind) else _limited(base, extra)
+        return {"type": "string", "pattern": extra.pattern} if isinstance(extra, Kind) else _limited(base, extra)
     if origin is Literal:
         return {"enum": list(args)}
     if origin is tuple:
