@@ -17,9 +17,8 @@ from torusrun.orchestrator.keys.names import GROUPS
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read, read_value
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.schema import schema
 from torusrun.orchestrator.keys.site import Node, Site
-from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.keys.write import as_written, schema
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.recipe.key import key_of
 from torusrun.training.recipe.phases import PhaseKeys

@@ -56,7 +56,7 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     found = [(misfit.key, str(misfit)) for misfit in (*misfits(run, site), *_gpus(loaded))]
     found += fits_command.misfits(run, loaded.marks, folder)
     found += missing.misfits(run, site, folder, later=later)
-    found += fits_command.without_mpi(run, site, folder, later=later)
+    found += fits_command.unconnected_mpi(run, site, folder, later=later)
     problems = [loaded.problem(key, message) for key, message in found]
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
     if problems:

@@ -96,7 +96,7 @@ def _without_command(run: RunSpec, written: Collection[str]) -> Iterator[tuple[s
             yield key, f"{key!r} belongs to a 'command', and this run has none"
 
 
-def without_mpi(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[tuple[str, str]]:
+def unconnected_mpi(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[tuple[str, str]]:
     """(key, error) for MPI programs that the launcher does not connect: each would be rank 0 of 1, and COMPLETED.
 
     The arguments are those of `missing.named_files`.
