@@ -19,13 +19,12 @@ from torusrun.orchestrator.keys.sweep import KEY, MOST_MEMBERS, SweepKeys
 from torusrun.training.recipe.near import did_you_mean
 
 Member = tuple[KeyValue, ...]
-SPACINGS = ("log", "linear")
 NOT_SWEPT = {
     "name": "all members have the sweep's name",
     "site": "all members are at one site: submit a sweep for each",
     "sweep": "a member is one run",
 }
-HOW = "a list of values, {from: A, to: B, log: N} or {from: A, to: B, linear: N}"
+HOW = "a list of values, as in [64, 128] (ranges are for a study)"
 HOW_SEARCHED = "a list of values, {from: A, to: B}, {from: A, to: B, log: true} or {from: A, to: B, step: S}"
 MAY_BE_SEARCHED = ("train", "env")
 NOT_SEARCHED = ("train.recipe", "train.phases")
@@ -33,7 +32,7 @@ LARGEST = 1e15
 
 
 def with_option(sweep: SweepKeys, text: str) -> SweepKeys:
-    """The sweep with the values of `--sweep KEY=A,B,C`, or `--sweep 'KEY={from: A, to: B, log: N}'`.
+    """The sweep with the values of `--sweep KEY=A,B,C`, or the range `--sweep 'KEY={from: A, to: B}'` of a study.
 
     Raises SpecError if it cannot be read.
     """
@@ -91,8 +90,6 @@ def _listed(sweep: SweepKeys) -> list[Member]:
 def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
     """The values of one key."""
     _check_key(key, node)
-    if isinstance(node, yaml.MappingNode):
-        return _spaced(key, node)
     if isinstance(node, yaml.SequenceNode) and node.value:
         return list(node.value)
     given = "an empty list" if isinstance(node, yaml.SequenceNode) else form(node)
@@ -103,33 +100,6 @@ def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
 def _check_key(key: str, node: yaml.Node) -> None:
     if why := NOT_SWEPT.get(key.partition(".")[0]):
         raise _wrong(mark_of(node), f"{shown(key)} cannot differ between members: {why}")
-
-
-def _spaced(key: str, node: yaml.MappingNode) -> list[yaml.Node]:
-    """The values of {from: A, to: B, log: N} or {..., linear: N}; whole numbers if A and B are."""
-    given = {as_text(k): v for k, v in node.value}
-    spacing = [word for word in SPACINGS if word in given]
-    if {*given} != {"from", "to", *spacing} or len(spacing) != 1:
-        raise _wrong(mark_of(node), f"{shown(key)} must have {HOW}, not {as_text(node)}")
-    try:
-        low, high = decimal(as_text(given["from"])), decimal(as_text(given["to"]))
-        many = whole(as_text(given[spacing[0]]))
-    except ValueError as error:
-        raise _wrong(mark_of(node), f"{shown(key)}: {error} is not a number") from None
-    if not 2 <= many <= MOST_MEMBERS or low >= high or (spacing == ["log"] and low <= 0):
-        rules = f"'from' is less than 'to', above 0 for log, and there are 2 to {MOST_MEMBERS} values"
-        raise _wrong(mark_of(node), f"{shown(key)}: {as_text(node)} is not possible: {rules}")
-    integral = all(not {*as_text(given[end])} & {*".eE"} for end in ("from", "to"))
-    numbers = _numbers(low, high, many, logarithmic=spacing == ["log"])
-    texts = [str(round(value)) if integral else f"{value:.6g}" for value in numbers]
-    at = node.start_mark
-    return [yaml.ScalarNode("", text, at, at) for text in dict.fromkeys(texts)]
-
-
-def _numbers(low: float, high: float, many: int, *, logarithmic: bool) -> Iterator[float]:
-    for place in range(many):
-        share = place / (many - 1)
-        yield low * (high / low) ** share if logarithmic else low + (high - low) * share
 
 
 def _refuse_equal(members: Sequence[Member]) -> None:
