@@ -18,22 +18,11 @@ from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import Train
 
-FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a job that has begun
-    "runs",
-    "queue",
-    "account",
-    "poll_interval_s",
-    "command_timeout_s",
-    "env",
-    "notify",
-    "scheduler_args",
-    "umask",
-    "forget_bad_nodes_s",
-    "attempts_by",
-    "preflight",
-    "measured",
-    "points_per_node_hour",
-)
+# Keys of a site that change nothing about an attempt in a job that has begun.
+FREE_TO_DIFFER = (
+    "runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "notify", "scheduler_args", "umask",
+    "forget_bad_nodes_s", "attempts_by", "preflight", "measured", "points_per_node_hour",
+)  # fmt: skip
 LONGEST_NAME = 63
 LOADS_TORCH = "import torch"
 

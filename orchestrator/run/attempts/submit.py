@@ -194,17 +194,17 @@ def unsure(error: NoAnswer, name: str, called: str) -> NoAnswer:
 
 
 def add_jobs(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> None:
-    """Submit the further jobs of an attempt's run, after the job `before`; `asked` is the request of that one.
+    """Submit the further jobs of a run, each after any end of the one before, first `before` with the request `asked`.
 
     If the scheduler refuses one, the run has fewer jobs, which is printed. If it is unknown whether it took one, a
     later look at the run finds that job by its name.
     """
     plan, number, asks = planned.plan, planned.number, client.of(planned.plan.site)
-    script = run.attempt(number).script
+    path = run.attempt(number).script
     for turn in range(1, plan.jobs):
         try:
             after = asks.in_turn(asked, f"{asked.called}.{turn}", before)
-            before = asks.submit(script, after, cwd=script.parent)
+            before = asks.submit(path, after, cwd=path.parent)
             accepted(run, JobAdded(number, before))
         except NoAnswer as error:
             warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")
