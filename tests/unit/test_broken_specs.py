@@ -162,6 +162,7 @@ SITES = [
     ("a folder too long", f"container: {{temporary: /{'x' * 300}}}\n", "4:24", "longer than 255 bytes"),
     ("a topology of nobody", "topology: {source: slurm, file: ~nosuchuser/x}\n", "4:33", "there is no user"),
     ("a variable of bash's", "env: {PPID: 1}\n", "4:7", "'PPID' belongs to bash"),
+    ("modules beside the environment", "modules: [gcc]\n", "4:1", "did you mean 'environment.modules'?"),
     ("negative time", "measured: {models: {m: {step_us: -1}}}\n", "4:34", "must be at least 0"),
     ("a size without end", f"node: {{memory: {'9' * 400}GiB}}\n", "4:16", "is not a size"),
     ("a size too large", "node: {memory: 99999999999TB}\n", "4:16", "must be at most 1e+18 bytes"),
