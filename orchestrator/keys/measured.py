@@ -1,17 +1,12 @@
-"""What `torusrun calibrate` has measured: a file next to the site's file, whose values replace the site's."""
+"""What `torusrun calibrate` has measured of models and data sets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
-from torusrun.orchestrator.keys.kinds import COUNTS, LINE, MICROSECONDS, RANKS, RATE, SPREADS
-from torusrun.training.recipe.key import key, needed
-
-if TYPE_CHECKING:
-    from torusrun.orchestrator.keys.site import Site
-
-LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_per_s", "intra_node_latency_us")
+from torusrun.orchestrator.keys.kinds import COUNTS, LINE, MICROSECONDS, RANKS, SPREADS
+from torusrun.training.recipe.key import key
 
 
 @dataclass(frozen=True)
@@ -57,23 +52,3 @@ class Measured:
     )
     data: dict[Annotated[str, LINE], DataTimes] = key({}, "by data set: decode_us, read_us, samples")
     links_error: Annotated[float, SPREADS] | None = key(None, "the largest relative error of the measured links")
-
-
-@dataclass(frozen=True)
-class SiteMeasurements:
-    """The content of the file: link speeds as in a site's `node`, and times; None if not measured."""
-
-    run: Annotated[str, LINE] = needed("where it was measured")
-    inter_node_bytes_per_s: Annotated[float, RATE] | None = key(None, "", name="inter_node")
-    inter_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "")
-    intra_node_bytes_per_s: Annotated[float, RATE] | None = key(None, "", name="intra_node")
-    intra_node_latency_us: Annotated[float, MICROSECONDS] | None = key(None, "")
-    measured: Measured = key(Measured(), "")
-
-    def at(self, site: Site) -> Site:
-        """The site with the measured values in place of its own."""
-        links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
-        old, new = site.measured, self.measured
-        error = old.links_error if new.links_error is None else new.links_error
-        measured = Measured({**old.models, **new.models}, {**old.data, **new.data}, error)
-        return replace(site, node=replace(site.node, **links), measured=measured)

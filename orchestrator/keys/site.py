@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
@@ -13,6 +13,8 @@ from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import ARRAYS
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.training.recipe.key import key, needed
+
+LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_per_s", "intra_node_latency_us")
 
 
 @dataclass(frozen=True)
@@ -237,3 +239,23 @@ class Site:
     def interpreter(self) -> str:
         """The nodes' Python: the site's `python`, or the one that runs torusrun."""
         return str(expanded(self.python)) if self.python else sys.executable
+
+
+@dataclass(frozen=True)
+class SiteMeasurements:
+    """The file of `torusrun calibrate` beside a site's: link speeds as in `node`, and times; None if not measured."""
+
+    run: Annotated[str, kinds.LINE] = needed("where it was measured")
+    inter_node_bytes_per_s: Annotated[float, kinds.RATE] | None = key(None, "", name="inter_node")
+    inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] | None = key(None, "")
+    intra_node_bytes_per_s: Annotated[float, kinds.RATE] | None = key(None, "", name="intra_node")
+    intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] | None = key(None, "")
+    measured: Measured = key(Measured(), "")
+
+    def at(self, site: Site) -> Site:
+        """The site with the measured values in place of its own."""
+        links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
+        old, new = site.measured, self.measured
+        error = old.links_error if new.links_error is None else new.links_error
+        measured = Measured({**old.models, **new.models}, {**old.data, **new.data}, error)
+        return replace(site, node=replace(site.node, **links), measured=measured)

@@ -16,7 +16,8 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.keys.kinds import SPREADS
 from torusrun.orchestrator.keys.load import load, measured_at, measured_place
-from torusrun.orchestrator.keys.measured import DataTimes, Measured, ModelTimes, SiteMeasurements
+from torusrun.orchestrator.keys.measured import DataTimes, Measured, ModelTimes
+from torusrun.orchestrator.keys.site import SiteMeasurements
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -236,7 +237,7 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
     measured = as_written(_measured(found, before.measured if before else Measured()))
-    values["measured"] = {key: _short(value) for key, value in measured.items() if value}
+    values["measured"] = {key: _short(value) for key, value in measured.items() if value not in (None, {})}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
         + str(yaml.safe_dump(values, sort_keys=False))
