@@ -253,7 +253,7 @@ def test_the_memory_of_bad_nodes_is_on_the_login_node(
     run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = run_file.parent / "site.yaml"
-    site.write_text(SITE + "bad_nodes: {expire: 2h}\n")
+    site.write_text(SITE + "forget_bad_nodes: 2h\n")
     assert main(["nodes", "add", "n[3-4]", "--site", str(site), "--reason", 'it\'s "slow"']) == 0
     assert (far / ".local/state/torusrun/bad_nodes.jsonl").exists() and not memory.events()
     assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 0
