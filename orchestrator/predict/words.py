@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,6 @@ from torusrun.orchestrator.forecast.interval import largest
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state.due import attempts_for
 from torusrun.training.counted import counted
 
 
@@ -203,20 +202,6 @@ def cost_line(plan: Plan, forecast: Forecast) -> str:
     return f"{line}; `keep_going: {{attempts: {needed}}}` submits all of them, and a longer `time` needs fewer"
 
 
-def start_line(plan: Plan, forecast: Forecast | None, starts_s: float | None) -> str:
-    """The estimated start, and when the run is done if one attempt is enough for it."""
-    if starts_s is None:
-        return "unknown: the scheduler could run the job, and does not say when"
-    line = f"about {_minute(starts_s)}, by the scheduler's estimate"
-    if forecast and attempts_needed(plan, forecast) == 1:
-        return f"{line}; done about {_minute(starts_s + forecast.total_s)}"
-    return line
-
-
-def _minute(time_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
-
-
 FEW = 5  # runs that are named
 SCOPE = "a step has the evaluations and checkpoints of the measured steps; not modelled: start-up, faults, changed code"
 
@@ -255,3 +240,12 @@ def _measured(found: ProgramForecast) -> str:
 def _step(value_s: float) -> str:
     """The time of a step with three digits, as '1.24 s' or '35.1 ms'."""
     return f"{value_s:.3g} s" if value_s >= 1 else f"{value_s * 1e3:.3g} ms"
+
+
+def attempts_for(work_s: float, limit_s: float, stop_before_s: float = 0.0) -> int:
+    """The attempts one after the other for `work_s` of training; each must stop `stop_before_s` before its limit.
+
+    The time from the start of an attempt to its first step is not known, and left out.
+    """
+    usable_s = limit_s - stop_before_s
+    return max(math.ceil(work_s / usable_s), 1) if usable_s > 0 else 1

@@ -34,7 +34,7 @@ from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.program.training import configuration
 from torusrun.orchestrator.run.state import poll
-from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
+from torusrun.orchestrator.run.state.depends import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.record import read_record

@@ -26,8 +26,7 @@ from torusrun.orchestrator.run.bad_nodes.bad_node import (
 )
 from torusrun.orchestrator.run.bad_nodes.left_out import LONGEST, LeftOutNodes, choose
 from torusrun.orchestrator.run.bad_nodes.noted import suspects
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 
 HOUR_S, DAY_S = 3600.0, 86400.0

@@ -30,7 +30,7 @@ from torusrun.orchestrator.run.plan.plan import notes as plan_notes
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 
 if TYPE_CHECKING:  # it leads to all that finds the state of a run
     from torusrun.orchestrator.run.state.awaited import Awaited

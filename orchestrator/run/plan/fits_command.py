@@ -16,8 +16,7 @@ from torusrun.orchestrator.keys.paths import absolute, read_bytes
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.plan.missing import PYTHON, NamedFile, named_files
-from torusrun.orchestrator.schedulers.launchers import family
-from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.schedulers.launchers import Pmi, family
 from torusrun.training.recipe.near import did_you_mean
 
 NEITHER = (

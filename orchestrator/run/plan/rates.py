@@ -21,7 +21,7 @@ from torusrun.orchestrator.forecast.workload import FOR_PHOTOGRAPHS, MeasuredFac
 from torusrun.orchestrator.keys.measured import ModelTimes
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.cost.all_reduce import Backend
-from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.placement.arrange import Charge
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant
