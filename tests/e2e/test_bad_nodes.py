@@ -13,8 +13,7 @@ blame(sys.argv[1], [sys.argv[2]], "lost", "", run="earlier", attempt=1, certain=
 
 
 def nodes(place: Place, *words: str) -> str:
-    said = place.torusrun("nodes", *words)
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("nodes", *words)
     return said.stdout
 
 

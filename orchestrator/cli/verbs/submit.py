@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         return _show_there(args, planned) if planned.site.host else _dry_run(args, planned)
     for note in notes(planned) if not planned.site.host else ():  # else they are said there
         say(f"note: {note}")
-    from torusrun.orchestrator.cli.api import submit  # a dry run needs nothing of what acts on runs
+    from torusrun.orchestrator.cli.api import submit  # imported late: a dry run does without handles of runs
 
     try:
         submitted = submit(

@@ -19,8 +19,7 @@ from torusrun.orchestrator.run.code.select import Entry, SelectedCode, select, u
 from torusrun.orchestrator.run.folder import checkout
 from torusrun.orchestrator.run.folder.checkout import Checkout
 from torusrun.training.counted import counted
-from torusrun.training.files.checksum import sha256_of
-from torusrun.training.files.trusted import refuse_holes
+from torusrun.training.files.trusted import refuse_holes, sha256_of
 
 LIMIT_BYTES = 100_000_000
 LIMIT_FILES = 10_000

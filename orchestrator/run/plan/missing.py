@@ -26,8 +26,8 @@ from torusrun.orchestrator.images.shared import MOUNTINFO, SHARED, file_system
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
 from torusrun.orchestrator.keys.site import Site
-from torusrun.training.data.packed.named import Named, packed_path
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.named import Named, packed_path
+from torusrun.training.data.packed_file import SOURCES
 from torusrun.training.recipe.fits import OF_FILES
 from torusrun.training.recipe.near import did_you_mean
 
