@@ -83,23 +83,20 @@ def test_memory_of_groups_that_are_mounted_from_within(node: Path) -> None:
     assert job_memory.memory(node)[1] == 536870912
 
 
-def test_gpus_as_nvidia_smi_reports_them() -> None:
+def test_nvidia_smi_is_asked_about_the_gpus_of_the_job_and_reports_them() -> None:
     seven = gpus.gpus((RECORDED / "nvidia-smi.seven.csv").read_text())
     assert seven[4] == GpuLoad(4, 0.0, 360 * 2**20, 16384 * 2**20, 31.07) and len(seven) == 7
     busy = gpus.gpus((RECORDED / "nvidia-smi.busy.csv").read_text())
     assert busy[1] == GpuLoad(1, 0.81, 7850 * 2**20, None, 850.17)
     assert gpus.gpus((RECORDED / "nvidia-smi.gb10.csv").read_text()) == (GpuLoad(0, 0.05, None, None, 12.98),)
+    assert gpus.command({"CUDA_VISIBLE_DEVICES": "0,2"})[-1] == "--id=0,2"
+    assert not [word for word in gpus.command({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}) if "id=" in word]
 
 
 @pytest.mark.parametrize("said", ["", "No devices were found\n", "NVIDIA-SMI has failed because it couldn't ...\n"])
 def test_an_answer_without_a_table_reports_no_gpus(said: str) -> None:
     with pytest.raises(ValueError, match="not the output of nvidia-smi"):
         gpus.gpus(said)
-
-
-def test_nvidia_smi_is_asked_about_the_gpus_of_the_job() -> None:
-    assert gpus.command({"CUDA_VISIBLE_DEVICES": "0,2"})[-1] == "--id=0,2"
-    assert not [word for word in gpus.command({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}) if "id=" in word]
 
 
 def test_a_look_at_a_node_without_a_result(tmp_path: Path) -> None:
