@@ -39,10 +39,14 @@ def test_slurms_tree() -> None:
     assert made.switch["le-266-q11-1-res"].uplink == Link(14 * 25e9 / 2, 1e-6)
 
 
-def test_a_topology_conf_with_comments_and_broken_lines() -> None:
+def test_a_topology_conf_with_comments_broken_lines_rings_and_tori() -> None:
     text = "# racks\nSwitchName=a Nodes=n[1-2] LinkSpeed=100 # old\n"
     text += "SwitchName=b \\\n  Nodes=n3\nSwitchName=top Switches=a,b\n"
     assert slurm.tree(text) == Tree({"a": ["n1", "n2"], "b": ["n3"]}, {"a": "top", "b": "top"})
+    lines = "RingName=ring0 Nodes=n[3,1,2] RingSize=3\n"
+    assert slurm.tree(lines) == Tree({"ring0": ["n3", "n1", "n2"]})
+    lines = "TorusName=pod1 Dims=4x4x2 Nodes=n[01-32]\n  TorusName=pod1 PlacementDims=2x2x2(8) Anchors=4\n"
+    assert len(slurm.tree(lines).leaves["pod1"]) == 32
 
 
 def test_slurms_blocks_as_scontrol_prints_them() -> None:
@@ -53,13 +57,6 @@ def test_slurms_blocks_as_scontrol_prints_them() -> None:
     two = "BlockName=b0 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b1 BlockIndex=1 Nodes=n[3-4] BlockSize=2\n"
     assert slurm.tree(two + above) == Tree({"b0": ["n1", "n2"], "b1": ["n3", "n4"]})
     assert slurm.tree("BlockName=b0 Nodes=n[1-2]\nBlockSizes=2,4\n") == Tree({"b0": ["n1", "n2"]})
-
-
-def test_a_ring_and_a_torus_of_slurm_are_leaves() -> None:
-    lines = "RingName=ring0 Nodes=n[3,1,2] RingSize=3\n"
-    assert slurm.tree(lines) == Tree({"ring0": ["n3", "n1", "n2"]})
-    lines = "TorusName=pod1 Dims=4x4x2 Nodes=n[01-32]\n  TorusName=pod1 PlacementDims=2x2x2(8) Anchors=4\n"
-    assert len(slurm.tree(lines).leaves["pod1"]) == 32
 
 
 def test_one_of_several_topologies_is_asked_for_by_its_name() -> None:
@@ -73,14 +70,11 @@ def test_one_of_several_topologies_is_asked_for_by_its_name() -> None:
     assert asked == ["scontrol show topology topo-b"]
 
 
-def test_pbs_text() -> None:
+def test_pbs_text_and_the_vnodes_of_a_host_which_are_one_below_a_switch() -> None:
     text = recorded("cheyenne.pbsnodes.txt")
     assert pbs.tree(text, "switch").leaves == {"r8i5a0s0": ["r8i5n1"]}
     with pytest.raises(SiteError, match="has a resource 'rail'; they have "):
         pbs.tree(text, "rail")
-
-
-def test_the_vnodes_of_a_host_are_one_host_below_a_switch() -> None:
     text = (RECORDED.parent / "openpbs/routes/nodes.txt").read_text()
     assert pbs.tree(text, "switch").leaves == {"leaf1": ["pn1", "pn2"], "leaf2": ["pn3", "pn4"]}
 
