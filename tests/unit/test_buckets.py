@@ -1,4 +1,4 @@
-"""The exact plan against every other plan, and the plans by number and size."""
+"""The exact plan against every other plan, the plans by number and size, and costs against packets."""
 
 from __future__ import annotations
 
