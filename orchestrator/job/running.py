@@ -18,6 +18,7 @@ from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
 from torusrun.orchestrator.job.hangs.slow_watch import SlowWatch
 from torusrun.orchestrator.job.nccl_network import NetworkWatch
 from torusrun.orchestrator.job.relay import Relay
+from torusrun.orchestrator.job.services import Services
 from torusrun.orchestrator.job.wire.starting import starter
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import claim
@@ -59,6 +60,7 @@ class Running:
         self.relay = Relay(program, run, attempt)
         self.ranks = RankRecords(attempt)
         self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
+        self.services = Services(plan, attempt, placement)
         self.shells = starter(attempt.shells, plan.site, plan.python)
         self.stop: End | None = None
         self.hang: End | None = None
@@ -75,6 +77,7 @@ class Running:
             now_s = time.monotonic()
             self._pass_on(now_s)
             self.ranks.read()
+            self.services.look(self.ranks.ends)
             if any(end.failed for end in self.ranks.ends.values()):
                 self._end_by(now_s + self._follow_s())
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
@@ -96,10 +99,10 @@ class Running:
         if self.shells:
             self.shells.look()
         if is_done(self.attempt):
-            self._end_by(time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S)
-        elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
+            self._end_by(time.monotonic() + self._stop_s)
+        elif self._begun() and (hang := self.hangs.look(now_s)):
             self.hang = hang
-            self.launcher.send_signal(self.stop_signal)
+            self.launcher.send_signal(self.stop_signal)  # ranks that still handle it may leave a checkpoint
             self._end_by(time.monotonic() + self._follow_s())
 
     def _follow_s(self) -> float:
@@ -122,7 +125,16 @@ class Running:
         if stop and not self.stop:
             self.stop = stop
             self.launcher.send_signal(self.stop_signal)
-            self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
+            self._end_by(now_s + self._stop_s)
+
+    @property
+    def _stop_s(self) -> float:
+        """How long the ranks of all roles may take to stop, one role after the other."""
+        return self.plan.site.kill_after_s + self.services.longest_s + FOLLOW_S
+
+    def _begun(self) -> bool:
+        """Whether the main role has started: it may wait for services, which is no hang."""
+        return not self.plan.run.roles or self.attempt.rank_start(0).exists()
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)
@@ -131,7 +143,7 @@ class Running:
         """End a launcher that is given up: by SIGTERM, so that it ends its processes elsewhere, then by SIGKILL."""
         if now_s > self.over_s and not self.ending:
             self.ending = True
-            self.stayed = [rank for rank in range(self.placement.grid.ranks) if rank not in self.ranks.ends]
+            self.stayed = [slot.rank for slot in self.placement.slots if slot.rank not in self.ranks.ends]
             self.over_s = now_s  # SIGKILL follows by the time of SIGTERM
             self.launcher.send_signal(signal.SIGTERM)
         if now_s > self.over_s + FOLLOW_S:
@@ -156,7 +168,7 @@ class Running:
     def _missing(self) -> set[int]:
         """The ranks without a record of their end."""
         self.ranks.read()
-        return {*range(self.placement.grid.ranks)} - {*self.ranks.ends}
+        return {slot.rank for slot in self.placement.slots} - {*self.ranks.ends}
 
     def _lost(self) -> set[int]:
         """The ranks on hosts that are silent, or that the launcher lost."""

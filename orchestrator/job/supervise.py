@@ -47,6 +47,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import with_former_grid
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.plan.roles import with_services
 from torusrun.orchestrator.run.state import dependencies
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
@@ -187,7 +188,7 @@ class Supervisor:
 
     def _count_cores(self) -> None:
         """Note how many cores the scheduler did not give, if it says so."""
-        self.short = self.scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
+        self.short = self.scheduler.shortfall(os.environ, self.plan.all_ranks * self.plan.site.node.cpus_per_rank)
         if self.short:
             print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
 
@@ -202,10 +203,11 @@ class Supervisor:
         return hooks.sound_hosts(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 
     def _place(self, hosts: Sequence[str]) -> Placement:
-        if len(hosts) > self.plan.run.nodes:
-            hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
+        nodes = self.plan.all_nodes
+        if len(hosts) > nodes:
+            hosts = spared(hosts, memory.bad(self.plan.run.site), nodes)
         if not self.plan.site.topology:
-            hosts = hosts[: self.plan.run.nodes]
+            hosts = hosts[:nodes]
         found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if found.unordered:
             reason = f"the hosts keep the scheduler's order: {found.unordered}"
@@ -215,7 +217,8 @@ class Supervisor:
         self.plan = found.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        return place(self.plan.grid, found.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
+        placement = place(self.plan.grid, found.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
+        return with_services(self.plan.run, self.plan.site, placement, hosts)
 
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""

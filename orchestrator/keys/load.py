@@ -12,6 +12,7 @@ from torusrun.orchestrator.keys.nodes import KeyValue, clipped, compose, keys
 from torusrun.orchestrator.keys.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.orchestrator.keys.read import Marks, read, read_tree
+from torusrun.orchestrator.keys.roles import with_main
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.typed_run import TypedRun
@@ -59,6 +60,9 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
     text = typed.text() if typed else read_text(Path(source), "run")
     root = typed.tree() if typed else compose(text, source)
     run, marks = read_tree(RunSpec, root, source, settings, {"site": site} if site else {})
+    run, problems = with_main(run, marks)
+    if problems:
+        raise SpecError(problems)
     site_path = find_site(run.site, Path() if site else folder, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
     files = (*(() if typed else (source,)), str(site_path))

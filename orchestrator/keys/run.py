@@ -9,6 +9,7 @@ from torusrun.orchestrator.keys import kinds
 from torusrun.orchestrator.keys.keep_going import KeepGoing
 from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
+from torusrun.orchestrator.keys.roles import ROLE_NAME, Role
 from torusrun.orchestrator.keys.secret import Secret
 from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.keys.sweep import SweepKeys
@@ -83,4 +84,7 @@ class RunSpec:
     checkpoints: Checkpoints = key(Checkpoints(), "the command's checkpoints")
     exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
     metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")
+    roles: dict[Annotated[str, ROLE_NAME], Role] = key(
+        {}, "several programs of the run, by name: one is the main role, the others are services (docs/guides/roles.md)"
+    )
     sweep: SweepKeys | None = key(None, "makes several runs from this one, with different values of some keys")

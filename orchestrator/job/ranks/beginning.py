@@ -9,24 +9,32 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.job.start.launch_order import Rank, secrets_of
 
+if TYPE_CHECKING:
+    from torusrun.orchestrator.job.ranks.roles import Roles
+
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: they would mislead the program
 
 
-def begin(rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+def begin(
+    rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack, roles: Roles | None = None
+) -> subprocess.Popen[bytes]:
     """Start the program of `rank`, which writes to `log` and keeps the descriptor `lock`.
 
     What it needs stays until `held` is closed, which waits for the process that writes a checkpoint.
     """
-    program, container = rank.order.program, rank.order.container
+    program, container = rank.role.program, rank.role.container
     left = LeftBehind()
     kept = (lock, left.kept)
-    command, environment = _command(rank, kept, held)
+    command, environment = _command(rank, kept, held, roles)
+    if roles:
+        roles.free_port()
     if not program.own_group:  # mpirun also sends these to the program, which they would kill
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
@@ -44,27 +52,33 @@ def begin(rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack) -> 
     return child
 
 
-def _command(rank: Rank, kept: Sequence[int], held: contextlib.ExitStack) -> tuple[list[str], dict[str, str]]:
+def _command(
+    rank: Rank, kept: Sequence[int], held: contextlib.ExitStack, roles: Roles | None
+) -> tuple[list[str], dict[str, str]]:
     """(command, environment) by which this rank starts its program, on the host or in its image.
 
-    `kept` are the descriptors that a process of the program may keep. Rank 0 first opens the meeting point, if the
-    program has one.
+    `kept` are the descriptors that a process of the program may keep. The first rank of a role first opens the meeting
+    point, if the program has one.
     """
-    program, meets, inherited = rank.order.program, None, dict(os.environ)
+    program, meets, inherited = rank.role.program, None, dict(os.environ)
     if program.rendezvous:
-        from torusrun.orchestrator.job.ranks.meeting import meeting, open_meeting
+        from torusrun.orchestrator.job.ranks.meeting import meeting, meeting_of, open_meeting
 
-        if rank.number == 0:
-            held.enter_context(open_meeting(rank.attempt, rank.order.interface))
-        meets = meeting(rank.attempt)
+        record = meeting_of(rank.attempt, rank.role.name if rank.role.service else "")
+        if rank.leads and not record.exists():  # it exists when a service is started again
+            held.enter_context(open_meeting(record, rank.order.interface))
+        meets = meeting(record)
         inherited = {name: value for name, value in inherited.items() if not name.startswith(OF_TORCHRUN)}
     own = {**rank.variables(meets, os.environ), "TORUSRUN_KEEP": ",".join(map(str, kept))}
+    if roles:
+        program = roles.filled(replace(program, environment=own))
+        own = {**program.environment, **roles.variables()}
     secret = secrets_of(rank.attempt, rank.order.secrets)
-    if not rank.order.container:
+    if not rank.role.container:
         return list(program.argv), {**inherited, **own, **secret.values}
     from torusrun.orchestrator.job.image.contained import contained
 
-    return contained(rank.order.container, program.argv, own, inherited, rank.attempt, rank.number, held, secret)
+    return contained(rank.role.container, program.argv, own, inherited, rank.attempt, rank.number, held, secret)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:

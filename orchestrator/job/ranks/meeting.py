@@ -1,6 +1,6 @@
-"""The meeting point of a user's program: an address and a free port of rank 0's host, recorded in the attempt.
+"""The meeting point of a user's program: an address and a free port of its first rank's host, recorded in the attempt.
 
-Rank 0's wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to no
+That rank's wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to no
 process that asks for any free port. The program's own store can listen on it, since all of PyTorch's bind with
 SO_REUSEADDR. So can another user of the host who names this port with that option: docs/concepts/security.md.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, required, write_json
@@ -19,8 +20,13 @@ LONGEST_S = 600.0  # rank 0 may copy an image first
 LOOK_S = 0.1
 
 
-def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
-    """As rank 0, choose and record the address and the port. The returned socket holds the port until it is closed.
+def meeting_of(attempt: Attempt, service: str = "") -> Path:
+    """The record of where the ranks of a service meet, or those of the main role for ''."""
+    return attempt.role_meeting(service) if service else attempt.rendezvous
+
+
+def open_meeting(record: Path, interface: str | None) -> socket.socket:
+    """Choose an address and a port, and record them. The returned socket holds the port until it is closed.
 
     Raises SiteError if the interface has no address, or no port is free.
     """
@@ -35,15 +41,15 @@ def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
     except OSError as error:
         held.close()
         raise SiteError(f"{address}: no port is free on {socket.gethostname()}: {error.strerror}") from None
-    write_json(attempt.rendezvous, {"address": address, "port": held.getsockname()[1]}, secret=True)
+    write_json(record, {"address": address, "port": held.getsockname()[1]}, secret=True)
     return held
 
 
-def meeting(attempt: Attempt) -> tuple[str, int]:
-    """(address, port) that rank 0 recorded, for which this waits. Raises SiteError if it waits in vain."""
+def meeting(record: Path) -> tuple[str, int]:
+    """(address, port) in this record, for which this waits. Raises SiteError if it waits in vain."""
     until_s = time.monotonic() + LONGEST_S
-    while (record := read_object(attempt.rendezvous)) is None:
+    while (kept := read_object(record)) is None:
         if time.monotonic() > until_s:
-            raise SiteError(f"{attempt.rendezvous}: rank 0 has not said where the ranks meet")
+            raise SiteError(f"{record}: the first rank has not said where the ranks meet")
         time.sleep(LOOK_S)
-    return required(attempt.rendezvous, record, "address", str), required(attempt.rendezvous, record, "port", int)
+    return required(record, kept, "address", str), required(record, kept, "port", int)

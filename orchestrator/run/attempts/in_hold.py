@@ -86,12 +86,10 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
     if others := [name.removesuffix("_s") for name in differing if name not in FREE_TO_DIFFER]:
         return [f"its site differs from the run's site in {', '.join(others)}"]
     wrong = []
-    if plan.run.nodes > held.run.nodes:
-        wrong.append(f"the run takes {counted(plan.run.nodes, 'node')}, and it has {held.run.nodes}")
-    if plan.ranks_per_node > held.ranks_per_node:
-        wrong.append(
-            f"the run takes {counted(plan.ranks_per_node, 'rank')} per node, and it asked for {held.ranks_per_node}"
-        )
+    if plan.all_nodes > held.run.nodes:
+        wrong.append(f"the run takes {counted(plan.all_nodes, 'node')}, and it has {held.run.nodes}")
+    if (ranks := plan.most_ranks_on_a_node) > held.ranks_per_node:
+        wrong.append(f"the run takes {counted(ranks, 'rank')} per node, and it asked for {held.ranks_per_node}")
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
         wrong.append(f"the run needs the queue {plan.run.queue!r}")
     return wrong

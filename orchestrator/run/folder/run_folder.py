@@ -33,6 +33,7 @@ class Held:
         "keep_going",
         "preflight",
         "secrets",
+        "roles",
     ] = ""
 
 
@@ -48,6 +49,13 @@ class OfRank(Held):
 
     def __get__(self, owner: Attempt, kind: type) -> Callable[[int], Path]:
         return lambda rank: owner.folder / self.name.replace("NNNN", f"{rank:04d}")
+
+
+class OfRole(Held):
+    """A file for each role; NAME in its name is the role."""
+
+    def __get__(self, owner: Attempt, kind: type) -> Callable[[str], Path]:
+        return lambda role: owner.folder / self.name.replace("NAME", role)
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,11 @@ class Attempt:
     done = At("done.json", "a note that the training is done", "train")
     end = At("end.json", "how the attempt ended")
     reserve = Held(".end.json.reserve", "disk space reserved for end.json, until it is written")
+    roles = At("roles")
+    role_place = OfRole("roles/NAME.json", "the address and port of each role", "roles")
+    role_meeting = OfRole("roles/NAME.meeting.json", "where the ranks of a service meet", "roles")
+    role_state = OfRole("roles/NAME.state.json", "whether a service is ready", "roles")
+    roles_over = At("roles/over.json", "the services that are told to stop, once the main role has ended", "roles")
     logs, ranks = At("logs"), At("ranks")
     rank_log = OfRank("logs/rank-NNNN.log", "the output of each rank")
     rank_log_times = Held("logs/rank-NNNN.log.times", "the times at which it had grown to each size")

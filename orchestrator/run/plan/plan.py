@@ -22,6 +22,7 @@ from torusrun.orchestrator.keys.secret import Secret, plain, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.place.placement.grid import Grid, asked
+from torusrun.orchestrator.run.plan import roles
 from torusrun.orchestrator.run.plan.fits import check
 from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt
 from torusrun.orchestrator.schedulers.launchers import family
@@ -66,6 +67,26 @@ class Plan:
     @property
     def ranks(self) -> int:
         return self.run.nodes * self.ranks_per_node
+
+    @property
+    def service_nodes(self) -> int:
+        """The nodes that roles have besides those of the main role, which are `run.nodes`."""
+        return roles.own_nodes(self.run, self.site)
+
+    @property
+    def all_nodes(self) -> int:
+        """The nodes of all roles."""
+        return self.run.nodes + self.service_nodes
+
+    @property
+    def all_ranks(self) -> int:
+        """The ranks of all roles."""
+        return self.ranks + roles.ranks_of_services(self.run, self.site)
+
+    @property
+    def most_ranks_on_a_node(self) -> int:
+        """The ranks of all roles on the node that has most of them."""
+        return roles.most_on_a_node(self.run, self.site, self.ranks_per_node)
 
     @property
     def _decided(self) -> Grid | None:
@@ -239,4 +260,5 @@ def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with absolute paths of its image and code: in the run's file they are relative to it."""
     image = source.beside(run.image, folder) if run.image else None
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
-    return replace(run, image=image, code=code if run.command or run.train.needs_code else None, sweep=None)
+    has_code = run.command or run.roles or run.train.needs_code
+    return replace(run, image=image, code=code if has_code else None, sweep=None)

@@ -24,6 +24,24 @@ class MetricsSource:
 
 
 @dataclass(frozen=True)
+class ReadyCheck:
+    """How a service shows that it is ready, and the seconds that it may take. `kind` '' means by its start.
+
+    `http`: its port answers a GET of the path `value` with 2xx; `tcp`: its port accepts connections; `log`: a line of
+    its first rank's output matches `value`; `file`: the file `value` exists, relative to its working directory.
+    """
+
+    kind: str = ""
+    value: str = ""
+    within_s: float = 600.0
+
+    @property
+    def words(self) -> str:
+        """What is waited for, in words."""
+        return {"tcp": "its port", "log": "its output"}.get(self.kind, self.value) or "its start"
+
+
+@dataclass(frozen=True)
 class Program:
     """A command with all facts that the wrapper and the supervisor need.
 
