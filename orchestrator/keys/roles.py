@@ -86,6 +86,20 @@ def services(run: RunSpec) -> dict[str, Role]:
     return {name: role for name, role in run.roles.items() if not role.main}
 
 
+def awaited(run: RunSpec) -> dict[str, tuple[str, ...]]:
+    """The roles that must be ready before each role starts.
+
+    A main role that is the run's own `train` or `command` comes after all services that do not wait for it.
+    """
+    waits = {name: role.after for name, role in run.roles.items()}
+    if main_name(run) not in run.roles:
+        waiting = {MAIN}
+        while more := {name for name, after in waits.items() if waiting.intersection(after)} - waiting:
+            waiting |= more
+        waits = {MAIN: tuple(name for name in waits if name not in waiting), **waits}
+    return waits
+
+
 def with_main(run: RunSpec, marks: Mapping[str, Mark]) -> tuple[RunSpec, list[Problem]]:
     """(the run with the keys of its main role, mistakes in roles that only their places in the file show)."""
     mains = [name for name, role in run.roles.items() if role.main]

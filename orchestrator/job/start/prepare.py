@@ -15,7 +15,7 @@ from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
 from torusrun.orchestrator.keys.program import ExitCodes, MetricsSettings
-from torusrun.orchestrator.keys.roles import Ready, Role, main_name, services
+from torusrun.orchestrator.keys.roles import Ready, Role, awaited, main_name, services
 from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -63,8 +63,9 @@ def launch_order(
             program = replace(program, environment={**variables(image.bound_training), **program.environment})
         container = _rank_image(of, image, program, found) if image and found else None
         shares = gpus(plan.run, plan.site, name) if name else None
-        return RoleOrder(program, container, name, after=role.after, gpus=shares, **own)
+        return RoleOrder(program, container, name, after=waits.get(name, ()), gpus=shares, **own)
 
+    waits = awaited(plan.run)
     main = main_name(plan.run) if plan.run.roles else ""
     others = [
         of_role(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.keys.roles import Role, main_name, services
+from torusrun.orchestrator.keys.roles import Role, awaited, main_name, services
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
@@ -52,7 +52,7 @@ def most_on_a_node(run: RunSpec, site: Site, main_ranks: int) -> int:
 
 
 def with_services(run: RunSpec, site: Site, placement: Placement, hosts: Sequence[str]) -> Placement:
-    """The placement of the main role with the ranks of services added, which have other `hosts` of the job or share its.
+    """The placement of the main role with the ranks of the services added, on the other `hosts` of the job or beside it.
 
     Raises SiteError if the job has too few hosts.
     """
@@ -93,8 +93,8 @@ def gpus(run: RunSpec, site: Site, name: str) -> tuple[int, ...] | None:
 
 
 def order(run: RunSpec) -> list[str]:
-    """The roles in an order in which each follows those in its `after`. Raises ValueError with a circle."""
-    waits = {main_name(run): (), **{name: role.after for name, role in run.roles.items()}}
+    """The roles in an order in which each follows those that it waits for. Raises ValueError with a circle."""
+    waits = awaited(run)
     done: list[str] = []
     while left := [name for name in waits if name not in done]:
         ready = [name for name in left if all(other in done or other not in waits for other in waits[name])]
