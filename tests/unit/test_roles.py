@@ -64,7 +64,7 @@ def test_a_main_role_that_is_the_run_itself_comes_after_the_services_that_do_not
 @pytest.mark.parametrize(
     ("text", "place_and_words"),
     [
-        ("{a: {main: true, command: [x]}, b: {main: true, command: [y]}}", "run.yaml:4:44: 'roles.b.main': 'a' is"),
+        ("{a: {main: true, command: [x]}, b: {main: true, command: [y]}}", "run.yaml:4:50: 'roles.b.main': 'a' is"),
         ("{a: {main: true, command: [x], on: b}, b: {command: [y]}}", "'roles.a.on' is a key of services"),
         ("{a: {main: true, command: [x]}}\ncommand: [z]", "run.yaml:5:10: 'command' stands in the run"),
         ("{a: {main: true, command: [x]}, b: {command: [y]}}\nnodes: 3", "'nodes' is 3, and the roles have 2"),

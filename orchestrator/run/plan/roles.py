@@ -52,7 +52,7 @@ def most_on_a_node(run: RunSpec, site: Site, main_ranks: int) -> int:
 
 
 def with_services(run: RunSpec, site: Site, placement: Placement, hosts: Sequence[str]) -> Placement:
-    """The placement of the main role with the ranks of the services added, on the other `hosts` of the job or beside it.
+    """The placement of the main role with the ranks of the services added, on other `hosts` of the job or beside it.
 
     Raises SiteError if the job has too few hosts.
     """
