@@ -66,9 +66,10 @@ def _work(attempt: Attempt) -> int:
         end.write(attempt.rank_end(number))
         return MISPLACED
     cores = os.sched_getaffinity(0)
-    bind(order.beside, local_rank)
+    rank = Rank(number, attempt, order, placement)
+    bind(rank.cores(), local_rank)
     with contextlib.ExitStack() as held:
-        return _ranked(Rank(number, attempt, order, placement), cores, held)
+        return _ranked(rank, cores, held)
 
 
 def _host(order: LaunchOrder, placement: Placement, number: int) -> str:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause
@@ -68,7 +69,7 @@ class Running:
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
         self.slow = None if plan.run.command else SlowWatch(attempt, placement)  # commands report no times of steps
-        self.hangs = HangWatch(plan, run, attempt, placement, lambda: launcher.send_signal(signal.SIGUSR1))
+        self.hangs: HangWatch | None = None
 
     def watch(self) -> int | None:
         """Wait until the launcher ends, or end it; its exit code, None if it was ended."""
@@ -100,7 +101,7 @@ class Running:
             self.shells.look()
         if is_done(self.attempt):
             self._end_by(time.monotonic() + self._stop_s)
-        elif self._begun() and (hang := self.hangs.look(now_s)):
+        elif self._begun() and (hang := self._hangs().look(now_s)):
             self.hang = hang
             self.launcher.send_signal(self.stop_signal)  # ranks that still handle it may leave a checkpoint
             self._end_by(time.monotonic() + self._follow_s())
@@ -135,6 +136,13 @@ class Running:
     def _begun(self) -> bool:
         """Whether the main role has started: it may wait for services, which is no hang."""
         return not self.plan.run.roles or self.attempt.rank_start(0).exists()
+
+    def _hangs(self) -> HangWatch:
+        """The watch for hangs, whose times begin with the main role."""
+        if self.hangs is None:
+            query = partial(self.launcher.send_signal, signal.SIGUSR1)
+            self.hangs = HangWatch(self.plan, self.folder, self.attempt, self.placement, query)
+        return self.hangs
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)

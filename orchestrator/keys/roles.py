@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from torusrun.orchestrator.keys import kinds
 from torusrun.orchestrator.keys.problems import Mark, Problem
 from torusrun.orchestrator.keys.program import StopSettings
-from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.keys.secret import plain
 from torusrun.training.recipe.key import Limits, key, key_of
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Role:
     command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
         (), "its program, one word each; {port}, {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url} are filled in"
     )
-    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
-        {}, "its environment variables besides the run's"
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
+        {}, "its environment variables besides the run's, which have the secrets"
     )
     after: tuple[Annotated[str, ROLE_NAME], ...] = key((), "roles that must be ready before it starts")
     ready: Ready = key(Ready(), "when it is ready")
@@ -101,32 +101,39 @@ def awaited(run: RunSpec) -> dict[str, tuple[str, ...]]:
 
 
 def with_main(run: RunSpec, marks: Mapping[str, Mark]) -> tuple[RunSpec, list[Problem]]:
-    """(the run with the keys of its main role, mistakes in roles that only their places in the file show)."""
+    """(the run with the keys of its main role, mistakes in roles that only their places in the file show).
+
+    A service gets the variables of the run besides its own.
+    """
     mains = [name for name, role in run.roles.items() if role.main]
     problems = [
         Problem(marks[f"roles.{name}.main"], f"'roles.{name}.main': {mains[0]!r} is the main role already; keep one")
         for name in mains[1:]
     ]
-    if not mains or problems:
+    for name in mains[:1]:
+        problems += _misplaced(run, name, marks)
+    if not run.roles or problems:
         return run, problems
-    (name,) = mains
-    role = run.roles[name]
-    problems += _misplaced(run, name, marks)
-    given = (field.name for field in fields(role) if f"roles.{name}.{key_of(field)}" in marks)
-    own = {field: getattr(role, field) for field in given if field in OF_MAIN}
-    total = role.nodes + sum(service.nodes for service in services(run).values() if service.on is None)
-    if "nodes" in marks and run.nodes != total:
-        problems.append(Problem(marks["nodes"], f"'nodes' is {run.nodes}, and the roles have {total}; leave it out"))
-    return replace(run, **{**own, "nodes": role.nodes, "env": {**run.env, **role.env}}), problems
+    roles = {name: replace(role, env={**plain(run.env), **role.env}) for name, role in run.roles.items()}
+    run = replace(run, roles=roles)
+    if not mains:
+        return run, []
+    main = roles[mains[0]]
+    given = (field.name for field in fields(main) if f"roles.{mains[0]}.{key_of(field)}" in marks)
+    own = {field: getattr(main, field) for field in given if field in OF_MAIN}
+    return replace(run, **{**own, "nodes": main.nodes, "env": {**run.env, **main.env}}), []
 
 
 def _misplaced(run: RunSpec, name: str, marks: Mapping[str, Mark]) -> Iterator[Problem]:
-    """Keys of the main role that only services have, and keys that stand in the main role and in the run."""
+    """Keys of the main role that only services have, and keys of the run that differ from those of its roles."""
     for each in OF_SERVICES:
         if (mark := marks.get(f"roles.{name}.{each}")) is not None:
             yield Problem(mark, f"'roles.{name}.{each}' is a key of services, and {name!r} is the main role")
     for each in ("command", "ranks_per_node", "train"):
         if each in marks and (each == "train" or f"roles.{name}.{each}" in marks):
             yield Problem(marks[each], f"{each!r} stands in the run, whose main role is {name!r}; keep one of them")
+    total = run.roles[name].nodes + sum(role.nodes for role in services(run).values() if role.on is None)
+    if "nodes" in marks and run.nodes != total:
+        yield Problem(marks["nodes"], f"'nodes' is {run.nodes}, and the roles have {total}; leave it out")
     if not run.roles[name].command:
         yield Problem(marks[f"roles.{name}"], f"'roles.{name}.command' is missing: it is the program of the run")

@@ -47,7 +47,7 @@ class LaunchOrder:
     """What the ranks start. `numbers` are the launcher's variables with a rank's number and its number on its host.
 
     `host_variable` has the scheduler's name of a rank's host. `hcas` are a node's adapters, and `beside` the cores
-    beside each local rank's GPU. `roles` has the main role first.
+    beside each GPU, or beside that of each local rank of the main role. `roles` has the main role first.
     """
 
     run: str
@@ -106,6 +106,17 @@ class Rank:
         """The slots of its role, in order."""
         return self.placement.of_role(self.slot.role)
 
+    def cores(self) -> list[tuple[int, ...]]:
+        """The cores beside the GPU of each rank on its host, in the order of the local ranks; () without a GPU."""
+        return [self._cores(slot) for slot in self.placement.slots if slot.host == self.slot.host]
+
+    def _cores(self, slot: Slot) -> tuple[int, ...]:
+        gpus, beside = self.order.role(slot.role).gpus, self.order.beside
+        if gpus == () or not beside:
+            return ()
+        local_rank = Rank(slot.rank, self.attempt, self.order, self.placement).local_rank
+        return beside[(gpus[local_rank % len(gpus)] if gpus else local_rank) % len(beside)]
+
     @property
     def in_role(self) -> int:
         """Its number among the ranks of its role."""
@@ -124,11 +135,11 @@ class Rank:
     def variables(self, meets: tuple[str, int | str] | None, inherited: Mapping[str, str]) -> dict[str, str]:
         """Its program's variables besides those it inherits; `meets` is the address and port where the ranks meet."""
         order, given, peers = self.order, self.role.program.environment, self.of_role
-        here = sum(other.host == self.slot.host for other in self.placement.slots)
+        here = sum(other.host == self.slot.host for other in peers)
         grid = str(self.placement.grid) if self.slot.at else ""
         return {
             **visible(self.role.gpus, inherited),
-            **fabric(order.hcas, self.slot.local_rank, here),
+            **fabric(order.hcas, self.local_rank, here),
             **told_network(order.hcas, given, inherited),
             **given,
             **ranks_environment(peers, self.slot, order.run, self.attempt.number, grid),

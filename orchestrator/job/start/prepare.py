@@ -16,6 +16,7 @@ from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
 from torusrun.orchestrator.keys.program import ExitCodes, MetricsSettings
 from torusrun.orchestrator.keys.roles import Ready, Role, awaited, main_name, services
+from torusrun.orchestrator.keys.secret import Env, secret
 from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -59,6 +60,9 @@ def launch_order(
 
     def of_role(name: str, role: Role, of: Plan, **own: Any) -> RoleOrder:
         program = program_of(of, run, attempt, image)
+        if of is not plan:
+            own_files = {"TORUSRUN_METRICS": attempt.role_metrics(name), "TORUSRUN_HEARTBEAT": attempt.role_beat(name)}
+            program = replace(program, environment={**program.environment, **{k: str(v) for k, v in own_files.items()}})
         if image and in_image:
             program = replace(program, environment={**variables(image.bound_training), **program.environment})
         container = _rank_image(of, image, program, found) if image and found else None
@@ -79,7 +83,7 @@ def launch_order(
         roles=(of_role(main, plan.run.roles.get(main, Role()), plan), *others),
         numbers=launcher.numbers,
         hcas=plan.site.node.hcas,
-        beside=beside(node_type(plan.site.node), plan.most_ranks_on_a_node),
+        beside=beside(node_type(plan.site.node), max(plan.ranks_per_node, plan.site.node.gpus)),
         interface=plan.site.node.interface,
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,
@@ -91,11 +95,9 @@ def launch_order(
 
 def of_service(plan: Plan, role: Role) -> Plan:
     """The plan of a run that is this service alone."""
-    env = {**plan.run.env, **role.env}
-    own = replace(
-        plan.run, command=role.command, env=env, stop=role.stop, exit_codes=ExitCodes(), metrics=MetricsSettings()
-    )
-    return replace(plan, run=own)
+    env: Env = {**secret(plan.run.env), **role.env}
+    own = {"command": role.command, "env": env, "stop": role.stop}
+    return replace(plan, run=replace(plan.run, **own, exit_codes=ExitCodes(), metrics=MetricsSettings()))
 
 
 def _check(ready: Ready) -> ReadyCheck:

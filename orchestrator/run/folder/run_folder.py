@@ -94,6 +94,8 @@ class Attempt:
     role_place = OfRole("roles/NAME.json", "the address and port of each role", "roles")
     role_meeting = OfRole("roles/NAME.meeting.json", "where the ranks of a service meet", "roles")
     role_state = OfRole("roles/NAME.state.json", "whether a service is ready", "roles")
+    role_metrics = OfRole("roles/NAME.metrics.jsonl", "what a service may append, as JSON lines", "roles")
+    role_beat = OfRole("roles/NAME.heartbeat")
     roles_over = At("roles/over.json", "the services that are told to stop, once the main role has ended", "roles")
     logs, ranks = At("logs"), At("ranks")
     rank_log = OfRank("logs/rank-NNNN.log", "the output of each rank")

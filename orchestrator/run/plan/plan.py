@@ -142,7 +142,7 @@ class Plan:
     def has_preflight(self) -> bool:
         """Whether the nodes and their links are checked before the ranks start."""
         asked = self.run.preflight
-        return self.site.preflight.enabled and self.run.nodes > 1 if asked is None else asked
+        return self.site.preflight.enabled and self.all_nodes > 1 if asked is None else asked
 
     @property
     def environment(self) -> dict[str, str]:
@@ -155,7 +155,8 @@ class Plan:
         from torusrun.orchestrator.run.folder.secret_forms import PATTERNS
 
         lines = "\n".join((*self.site.setup, *self.run.setup))
-        return bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
+        own = any(role.env for role in self.run.roles.values())
+        return own or bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
 
     @property
     def secrets(self) -> dict[str, Secret]:
