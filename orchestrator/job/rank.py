@@ -31,6 +31,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.job.load.monitor import Monitor
     from torusrun.orchestrator.job.ranks.roles import Roles
     from torusrun.orchestrator.job.ranks.service import Service
 
@@ -129,31 +130,33 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
     with open(attempt.rank_log(rank.number), "ab") as log, contextlib.ExitStack() as watched:
         times = Recorder(log.fileno(), index_of(attempt.rank_log(rank.number)))
         roles, service = _roles(rank, held)
-        child = begin(rank, lock, log, held, roles)
-        start = {
-            "rank": rank.number,
-            "host": rank.slot.host,
-            "local_rank": rank.slot.local_rank,
-            "pid": child.pid,
-            "wrapper": os.getpid(),
-            "started_s": time.time(),
-        }
-        write_json(attempt.rank_start(rank.number), start)
-        if rank.slot.local_rank == 0:
-            from torusrun.orchestrator.job.load.monitor import of_node
-            from torusrun.training.checkpoint import node_memory
-
-            node_memory.remove_overdue(time.time())
-            watched.enter_context(of_node(attempt, rank.order, rank.placement, rank.slot.host, cores=cores))
         for left in reversed(range(rank.role.restart + 1)):
-            if service:
-                service.begin()
-            code, told = RankProgram(child, rank, times, service).wait()
-            if told or not left or (service and service.failed):
-                break
-            print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
             child = begin(rank, lock, log, held, roles)
+            _record_start(rank, child.pid)
+            if rank.slot.local_rank == 0 and left == rank.role.restart:
+                watched.enter_context(_monitor(rank, cores))
+            code, told = RankProgram(child, rank, times, service).wait()
+            if told or (service and service.failed):
+                break
+            if left:
+                print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
         return code, told, service.failed if service else ""
+
+
+def _record_start(rank: Rank, pid: int) -> None:
+    """Record where the rank runs; its wrapper touches the record of the first rank of a host as a sign of life."""
+    where = {"rank": rank.number, "host": rank.slot.host, "local_rank": rank.slot.local_rank}
+    start = {**where, "pid": pid, "wrapper": os.getpid(), "started_s": time.time()}
+    write_json(rank.attempt.rank_start(rank.number), start)
+
+
+def _monitor(rank: Rank, cores: Collection[int]) -> contextlib.AbstractContextManager[Monitor]:
+    """What the first rank of a host does besides: it removes old copies in memory, and records the host's load."""
+    from torusrun.orchestrator.job.load.monitor import of_node
+    from torusrun.training.checkpoint import node_memory
+
+    node_memory.remove_overdue(time.time())
+    return of_node(rank.attempt, rank.order, rank.placement, rank.slot.host, cores=cores)
 
 
 def _roles(rank: Rank, held: contextlib.ExitStack) -> tuple[Roles | None, Service | None]:

@@ -57,12 +57,16 @@ class RankProgram:
 
     def wait(self) -> tuple[int, bool]:
         """(the exit code, negative for a signal; whether the program had been asked to stop)."""
+        if self.service:
+            self.service.begin()
         noted = False
         while True:
             try:
                 code = self.child.wait(timeout=POLL_S)
                 self._kill()
                 self.times.look(last=True)
+                if self.service:
+                    self.service.end()
                 return code, self.told_s is not None
             except subprocess.TimeoutExpired:
                 self.times.look()

@@ -21,7 +21,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.program.contract import filled, role_environment
 from torusrun.orchestrator.run.program.what_runs import Program
 
-READY = "ready"  # as the state of a service
+READY, SILENT = "ready", "silent"  # states of a service that is ready, or was and does not answer now
 LOOK_S = 0.2
 
 
@@ -100,7 +100,7 @@ class Roles:
 def is_ready(attempt: Attempt, name: str) -> bool:
     """Whether the role has been ready in this attempt."""
     with contextlib.suppress(SiteError):
-        return (read_object(attempt.role_state(name)) or {}).get("state") == READY
+        return (read_object(attempt.role_state(name)) or {}).get("state") in (READY, SILENT)
     return False
 
 

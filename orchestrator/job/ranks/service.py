@@ -13,14 +13,17 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import open_regular
-from torusrun.orchestrator.job.ranks.roles import READY, RolePlace, record
+from torusrun.orchestrator.job.ranks.roles import READY, SILENT, RolePlace, record
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.program.what_runs import ReadyCheck
 
-EVERY_S = 1.0
+EVERY_S = 1.0  # between checks of a service that is not ready, and looks for a request to stop
+READY_EVERY_S = 5.0  # between checks of one that is
 ANSWER_S = 5.0  # for one answer of its port
-LOST_S = 60.0  # without an answer, after which a service that has to stay alive is lost
-LARGEST_LINE = 65536
+SILENT_S = 20.0  # without an answer, after which a service that was ready is reported
+LOST_S = 60.0  # the same, after which one that has to stay alive is lost
+LARGEST_LINE = 4096  # bytes of a line that are compared with a pattern
+REPEATED = ("http", "tcp")  # the checks that go on once a service is ready
 
 
 class Service:
@@ -31,14 +34,16 @@ class Service:
         self.failed = ""  # why its rank has to end, in words
         self._read = 0  # bytes of the log whose lines have been matched
         self._log, self._told_s = log, 0.0
-        self._over = threading.Event()
+        self._over = threading.Event()  # of the program whose checks run
 
     def begin(self) -> None:
         """Begin to check, after a start of the program."""
+        self._over = threading.Event()
         if self.rank.leads:
-            threading.Thread(target=self._watch, name="ready", daemon=True).start()
+            threading.Thread(target=self._watch, args=(self._over,), name="ready", daemon=True).start()
 
     def end(self) -> None:
+        """End the checks: the program has ended."""
         self._over.set()
 
     def told(self, now_s: float) -> bool:
@@ -50,36 +55,43 @@ class Service:
             return self.role.name in ((read_object(self.rank.attempt.roles_over) or {}).get("roles") or ())
         return False
 
-    def _watch(self) -> None:
+    def _watch(self, over: threading.Event) -> None:
         try:
-            if self._becomes_ready() and self.role.alive:
-                self._stays_ready()
+            if self._becomes_ready(over) and self.role.ready.kind in REPEATED:
+                self._stays_ready(over)
         except TorusrunError as error:  # a full disk, most likely
             self.failed = str(error)
 
-    def _becomes_ready(self) -> bool:
-        check, attempt = self.role.ready, self.rank.attempt
-        began_s = time.monotonic()
-        words = {"for": check.words, "within_s": check.within_s}
-        record(attempt, self.role.name, "waiting", **words)
+    def _becomes_ready(self, over: threading.Event) -> bool:
+        check, began_s = self.role.ready, time.monotonic()
+        self._record("waiting")
         while not self._answers(check):
             if time.monotonic() > began_s + check.within_s:
                 self.failed = f"is not ready: {check.words} did not answer within {check.within_s:g} s"
-                record(attempt, self.role.name, "late", **words)
+                self._record("late")
                 return False
-            if self._over.wait(EVERY_S if check.kind else 0.0):
+            if over.wait(EVERY_S):
                 return False
-        record(attempt, self.role.name, READY, after_s=round(time.monotonic() - began_s, 3))
+        self._record(READY, after_s=round(time.monotonic() - began_s, 3))
         return True
 
-    def _stays_ready(self) -> None:
-        answered_s = time.monotonic()
-        while not self._over.wait(EVERY_S):
+    def _stays_ready(self, over: threading.Event) -> None:
+        """Report a service that does not answer any more, and give it up if it has to stay alive."""
+        answered_s, silent = time.monotonic(), False
+        while not over.wait(READY_EVERY_S):
             if self._answers(self.role.ready):
                 answered_s = time.monotonic()
-            elif time.monotonic() > answered_s + LOST_S:
+            silence_s = time.monotonic() - answered_s
+            if silent != (silence_s > SILENT_S):
+                silent = not silent
+                self._record(SILENT if silent else READY)
+            if self.role.alive and silence_s > LOST_S:
                 self.failed = f"was ready, and {self.role.ready.words} has not answered for {LOST_S:g} s"
                 return
+
+    def _record(self, state: str, **more: float) -> None:
+        check = self.role.ready
+        record(self.rank.attempt, self.role.name, state, check=check.words, within_s=check.within_s, **more)
 
     def _answers(self, check: ReadyCheck) -> bool:
         if check.kind == "http":
