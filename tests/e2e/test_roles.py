@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -43,12 +44,12 @@ if os.environ["RANK"] == "0":
 
 
 def roles(place: Place, **server: object) -> str:
-    """A run file: one server on a node of its own, and a main role of two ranks on two nodes, or on this machine."""
+    """A run file: a server on a node of its own, and a main role of two ranks on each of two nodes, or all here."""
     place.run(["mkdir", "-p", "roles"])
     place.put("roles/server.py", SERVER)
     place.put("roles/client.py", CLIENT)
     nodes = 1 if isinstance(place, Local) else 2
-    main = {"main": True, "nodes": nodes, "ranks_per_node": 2 // nodes, "after": ["server"]}
+    main = {"main": True, "nodes": nodes, "ranks_per_node": 2, "after": ["server"]}
     spec = {
         "name": "roles",
         "site": "site.yaml",
@@ -79,9 +80,14 @@ def waits(run: Path) -> None:
     until(lambda: count.exists() and count.read_text() == "10", f"the client of {run.name} to count to 10")
 
 
-def rank_of_server(run: Path, attempt: int = 1) -> dict[str, object]:
-    path = run / f"attempts/{attempt}/ranks/0002.start.json"
-    return dict(json.loads(path.read_text()))
+def server_of(place: Place) -> int:
+    """The server's number in the launch: after the ranks of the main role."""
+    return 2 if isinstance(place, Local) else 4
+
+
+def record(run: Path, rank: int, event: str) -> dict[str, Any]:
+    """The record of the start or the end of a rank of the first attempt."""
+    return dict(json.loads((run / f"attempts/1/ranks/{rank:04d}.{event}.json").read_text()))
 
 
 def log(run: Path, rank: int, attempt: int = 1) -> str:
@@ -91,28 +97,27 @@ def log(run: Path, rank: int, attempt: int = 1) -> str:
 def test_the_main_role_begins_once_its_service_is_ready_and_ends_the_run(place: Place) -> None:
     run = submitted(place)
     waits(run)
-    assert log(run, 2) == "rank 0 of 1 serves\n"
+    assert log(run, server_of(place)) == "rank 0 of 1 serves\n"
     state = json.loads((run / "attempts/1/roles/server.state.json").read_text())
     assert state["state"] == "ready" and state["after_s"] > 1
     place.release(run)
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + said.stderr
-    server = json.loads((run / "attempts/1/ranks/0002.end.json").read_text())
+    server = record(run, server_of(place), "end")
     assert (server["role"], server["role_rank"], server["told"], server["meaning"]) == ("server", 0, True, "done")
-    client = json.loads((run / "attempts/1/ranks/0000.end.json").read_text())
+    client = record(run, 0, "end")
     assert client["ended_s"] < server["ended_s"]
     assert f"counted to 20 with {server['host']}" in log(run, 0)
     if not isinstance(place, Local):
-        second = json.loads((run / "attempts/1/ranks/0001.end.json").read_text())
-        assert len({client["host"], second["host"], server["host"]}) == 3
+        assert len({client["host"], record(run, 2, "end")["host"], server["host"]}) == 3
     until(lambda: not place.processes(run), "all processes of the run to end")
 
 
 def test_a_killed_service_ends_the_attempt_and_the_next_one_continues(place: Place) -> None:
     run = submitted(place, "--set", "keep_going={attempts: 3}")
     waits(run)
-    server = rank_of_server(run)
-    place.kill(str(server["host"]), int(str(server["pid"])))
+    server = record(run, server_of(place), "start")
+    place.kill(server["host"], server["pid"])
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + said.stderr
     first, *_, last = ledger(run, "ended")
@@ -125,16 +130,16 @@ def test_a_killed_service_ends_the_attempt_and_the_next_one_continues(place: Pla
 def test_a_service_that_may_start_again_does_so_with_its_port(place: Place) -> None:
     run = submitted(place, restart=1)
     waits(run)
-    server, state = rank_of_server(run), run / "attempts/1/roles/server.state.json"
+    server, state = record(run, server_of(place), "start"), run / "attempts/1/roles/server.state.json"
     became_ready_s = json.loads(state.read_text())["t"]
-    place.kill(str(server["host"]), int(str(server["pid"])))
+    place.kill(server["host"], server["pid"])
     until(lambda: json.loads(state.read_text()).get("t") > became_ready_s + 1, "the server to start again")
     until(lambda: json.loads(state.read_text())["state"] == "ready", "the server to be ready again")
     place.release(run)
     said = place.watch(run)
     assert said.returncode == 0, said.stdout + said.stderr
     assert [event["cause"] for event in ledger(run, "ended")] == ["done"]
-    assert log(run, 2).count("serves") == 2
+    assert log(run, server_of(place)).count("serves") == 2
 
 
 def test_a_service_that_is_never_ready_ends_the_run_and_says_why(place: Place) -> None:
@@ -157,7 +162,7 @@ def test_a_stopped_run_ends_its_services_after_the_main_role(place: Place) -> No
 def test_the_first_of_two_roles_that_fail_is_the_cause(local: Local, number: int) -> None:
     run = submitted(local)
     waits(run)
-    client = json.loads((run / "attempts/1/ranks/0000.start.json").read_text())
+    client = record(run, 0, "start")
     local.signal(client["host"], client["pid"], number)
     assert local.watch(run).returncode == 1
     (end,) = ledger(run, "ended")
