@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram, StoppedBeforeStart
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.place.placement.binding import bind
 from torusrun.orchestrator.place.placement.mapping import Placement, misplaced
 from torusrun.orchestrator.run.folder import claim
@@ -84,8 +85,8 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
     attempt, slot = rank.attempt, rank.slot
 
     def record(**how: Any) -> None:
-        who = {"rank": rank.number, "role": slot.role, "role_rank": rank.in_role, "local_rank": rank.local_rank}
-        RankEnd(host=slot.host, ended_s=time.time(), **who, **how).write(attempt.rank_end(rank.number))
+        end = RankEnd(rank.number, slot.host, rank.local_rank, time.time(), **how)
+        replace(end, role=slot.role, role_rank=rank.in_role).write(attempt.rank_end(rank.number))
 
     try:
         lock = claim.hold(attempt)
@@ -156,7 +157,7 @@ def _monitor(rank: Rank, cores: Collection[int]) -> contextlib.AbstractContextMa
     from torusrun.training.checkpoint import node_memory
 
     node_memory.remove_overdue(time.time())
-    return of_node(rank.attempt, rank.order, rank.placement, rank.slot.host, cores=cores)
+    return of_node(rank.attempt, rank.placement, rank.slot.host, cores)
 
 
 def _roles(rank: Rank, held: contextlib.ExitStack) -> tuple[Roles | None, Service | None]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, write_json
-from torusrun.orchestrator.job.ranks.meeting import meeting, open_meeting
+from torusrun.orchestrator.job.ranks.beginning import meeting, open_meeting
 from torusrun.orchestrator.job.ranks.rank_program import StoppedBeforeStart
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.folder.run_folder import Attempt

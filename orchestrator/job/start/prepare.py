@@ -25,7 +25,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.roles import gpus
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.orchestrator.schedulers.topology import node_type
 
 
@@ -46,16 +46,21 @@ def prepare(
     write_text(attempt.hostfile, placement.hostfile)
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     by_pyxis = pyxis.used(plan.site.container.runtime)
-    found = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
-    order = launch_order(plan, run, attempt, launcher, image, found)
+    image_runtime = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
+    order = launch_order(plan, run, attempt, launcher, image, image_runtime)
     write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
     return order.roles[0].program
 
 
 def launch_order(
-    plan: Plan, run: RunFolder, attempt: Attempt, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
+    plan: Plan,
+    run: RunFolder,
+    attempt: Attempt,
+    launcher: Launcher,
+    image: Image | None,
+    image_runtime: runtime.Runtime | None,
 ) -> LaunchOrder:
-    """The order for every rank's wrapper; `found` is the runtime that starts the image, if any."""
+    """The order for every rank's wrapper; `image_runtime` is the runtime that starts the image, if any."""
     in_image = image is not None and pyxis.used(plan.site.container.runtime)
 
     def of_role(name: str, role: Role, of: Plan, **own: Any) -> RoleOrder:
@@ -65,7 +70,7 @@ def launch_order(
             program = replace(program, environment={**program.environment, **{k: str(v) for k, v in own_files.items()}})
         if image and in_image:
             program = replace(program, environment={**variables(image.bound_training), **program.environment})
-        container = _rank_image(of, image, program, found) if image and found else None
+        container = _rank_image(of, image, program, image_runtime) if image and image_runtime else None
         shares = gpus(plan.run, plan.site, name) if name else None
         return RoleOrder(program, container, name, after=waits.get(name, ()), gpus=shares, **own)
 
@@ -96,8 +101,8 @@ def launch_order(
 def of_service(plan: Plan, role: Role) -> Plan:
     """The plan of a run that is this service alone."""
     env: Env = {**secret(plan.run.env), **role.env}
-    own = {"command": role.command, "env": env, "stop": role.stop}
-    return replace(plan, run=replace(plan.run, **own, exit_codes=ExitCodes(), metrics=MetricsSettings()))
+    run = replace(plan.run, command=role.command, env=dict(env), stop=role.stop)
+    return replace(plan, run=replace(run, exit_codes=ExitCodes(), metrics=MetricsSettings()))
 
 
 def _check(ready: Ready) -> ReadyCheck:
@@ -129,9 +134,9 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
     return os.pathsep.join(filter(None, entries))
 
 
-def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
+def _rank_image(plan: Plan, image: Image, program: Program, image_runtime: runtime.Runtime) -> RankImage:
     from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
-    container = run_image.container(plan, image, found)
+    container = run_image.container(plan, image, image_runtime)
     known = {**vars(container), "directory": program.directory or container.directory}
     return RankImage(**known, stage=plan.site.container.stage, sha256=image.sha256)
