@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
-from torusrun.orchestrator.job.ranks.rank_program import RankProgram, StoppedBeforeStart
+from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart
+from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
 from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.place.placement.binding import bind

@@ -65,7 +65,7 @@ class Running:
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
         self.slow = None if plan.run.command else SlowWatch(attempt, placement)  # commands report no times of steps
-        self.hangs: HangWatch | None = None
+        self.hangs = None if plan.run.roles else self._hang_watch()
 
     def watch(self) -> int | None:
         """Wait until the launcher ends, or end it; its exit code, None if it was ended."""
@@ -97,7 +97,7 @@ class Running:
             self.shells.look()
         if is_done(self.attempt):
             self._end_by(time.monotonic() + self._stop_s)
-        elif self._begun() and (hang := self._hangs().look(now_s)):
+        elif hang := self._hung(now_s):
             self.hang = hang
             self.launcher.send_signal(self.stop_signal)  # ranks that still handle it may leave a checkpoint
             self._end_by(time.monotonic() + self._follow_s())
@@ -129,16 +129,17 @@ class Running:
         """How long the ranks of all roles may take to stop, one role after the other."""
         return self.plan.site.kill_after_s + self.services.longest_s + FOLLOW_S
 
-    def _begun(self) -> bool:
-        """Whether the main role has started: it may wait for services, which is no hang."""
-        return not self.plan.run.roles or self.attempt.rank_start(0).exists()
-
-    def _hangs(self) -> HangWatch:
-        """The watch for hangs, whose times begin with the main role."""
+    def _hung(self, now_s: float) -> End | None:
+        """The end by a hang. The main role may wait for services first, which is none."""
         if self.hangs is None:
-            query = partial(self.launcher.send_signal, signal.SIGUSR1)
-            self.hangs = HangWatch(self.plan, self.folder, self.attempt, self.placement, query)
-        return self.hangs
+            if not self.attempt.rank_start(0).exists():
+                return None
+            self.hangs = self._hang_watch()
+        return self.hangs.look(now_s)
+
+    def _hang_watch(self) -> HangWatch:
+        query = partial(self.launcher.send_signal, signal.SIGUSR1)
+        return HangWatch(self.plan, self.folder, self.attempt, self.placement, query)
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.keys.roles import services
+from torusrun.orchestrator.keys.main_role import services
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt

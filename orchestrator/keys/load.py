@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.main_role import with_main
 from torusrun.orchestrator.keys.measured import SiteMeasurements
 from torusrun.orchestrator.keys.nodes import KeyValue, clipped, compose, keys
 from torusrun.orchestrator.keys.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.orchestrator.keys.read import Marks, read, read_tree
-from torusrun.orchestrator.keys.roles import with_main
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.typed_run import TypedRun

@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.roles import Role, awaited, main_name, services
+from torusrun.orchestrator.keys.main_role import awaited, main_name, services
+from torusrun.orchestrator.keys.role_words import filled
+from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.roles import gpus, order, with_services
-from torusrun.orchestrator.run.program.contract import filled, ranks_environment
+from torusrun.orchestrator.run.program.contract import ranks_environment
 
 SLURM = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4, gpus=4))
 HEAD = "name: x\nsite: site.yaml\ncode: none\n"
@@ -100,8 +102,7 @@ def test_services_have_the_hosts_that_the_main_role_leaves(tmp_path: Path) -> No
 def test_each_role_has_torchruns_variables_of_its_own(tmp_path: Path) -> None:
     run = planned(tmp_path, GRPO).run
     whole = with_services(run, SLURM, place(Grid((4, 4)), [*"abcd"], 4), [*"abcdef"])
-    peers = whole.of_role("judge")
-    own = ranks_environment(peers, peers[1], "x", 1, "")
+    own = ranks_environment(whole, whole.of_role("judge")[1].rank, "x", 1)
     assert {name: own[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "TORUSRUN_ROLE")} == {
         "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "NODE_RANK": "1", "TORUSRUN_ROLE": "judge",
     }  # fmt: skip

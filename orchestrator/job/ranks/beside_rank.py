@@ -22,7 +22,7 @@ from torusrun.orchestrator.images.command import TMPFS
 from torusrun.orchestrator.job.image import node_folder
 from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.image.stage import place
-from torusrun.orchestrator.job.ranks.beginning import meeting_of
+from torusrun.orchestrator.job.ranks.meeting import meeting_of
 from torusrun.orchestrator.job.start.launch_order import Rank, ordered, secrets_of
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.run_folder import Attempt

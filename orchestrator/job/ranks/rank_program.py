@@ -35,10 +35,6 @@ THREAD = re.compile(r"^Thread (\d+) .*$")
 FRAME = re.compile(r"^    (.+) \((.+):(\d+)\)$")
 
 
-class StoppedBeforeStart(Exception):
-    """The rank was asked to stop while it waited for other roles."""
-
-
 class RankProgram:
     """The program of a rank from its start to its end, and the requests to its wrapper during that time."""
 

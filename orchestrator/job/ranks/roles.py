@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, write_json
-from torusrun.orchestrator.job.ranks.beginning import meeting, open_meeting
-from torusrun.orchestrator.job.ranks.rank_program import StoppedBeforeStart
+from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting, open_meeting
 from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.orchestrator.keys.role_words import filled
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.program.contract import filled, role_environment
+from torusrun.orchestrator.run.program.contract import role_environment
 from torusrun.orchestrator.run.program.what_runs import Program
 
 READY, SILENT = "ready", "silent"  # states of a service that is ready, or was and does not answer now

@@ -136,14 +136,13 @@ class Rank:
         """Its program's variables besides those it inherits; `meets` is the address and port where the ranks meet."""
         order, given, peers = self.order, self.role.program.environment, self.of_role
         here = sum(other.host == self.slot.host for other in peers)
-        grid = str(self.placement.grid) if self.slot.at else ""
         return {
             **visible(self.role.gpus, inherited),
             **fabric(order.hcas, self.local_rank, here),
             **told_network(order.hcas, given, inherited),
             **given,
-            **ranks_environment(peers, self.slot, order.run, self.attempt.number, grid),
-            **(master_environment(peers, self.slot, *meets) if meets else {}),
+            **ranks_environment(self.placement, self.number, order.run, self.attempt.number),
+            **(master_environment(self.placement, self.number, *meets) if meets else {}),
         }
 
 

@@ -14,8 +14,9 @@ from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
+from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.program import ExitCodes, MetricsSettings
-from torusrun.orchestrator.keys.roles import Ready, Role, awaited, main_name, services
+from torusrun.orchestrator.keys.roles import Ready, Role
 from torusrun.orchestrator.keys.secret import Env, secret
 from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement

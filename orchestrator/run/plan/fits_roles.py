@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.keys.roles import MAIN, Role, main_name, services
+from torusrun.orchestrator.keys.main_role import MAIN, main_name, services
+from torusrun.orchestrator.keys.role_words import referred
+from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.secret import plain
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.plan.roles import home, order
-from torusrun.orchestrator.run.program.contract import referred
 from torusrun.training.counted import counted
 from torusrun.training.recipe.near import did_you_mean
 
