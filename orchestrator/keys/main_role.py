@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from torusrun.orchestrator.keys.problems import Mark, Problem
 from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.secret import plain
+from torusrun.orchestrator.keys.shared import plain
 from torusrun.training.recipe.key import key_of
 
 MAIN = "main"  # the main role's name in a run whose own `train` or `command` is the main role

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
-from torusrun.orchestrator.keys.program import StopSettings
 from torusrun.training.recipe.key import Limits, key
 
 ROLE_NAME = kinds.text_kind(
     "a role's name", "[a-z][a-z0-9_]{0,30}", "use small letters, digits and '_', beginning with a letter, at most 31"
 )
 RESTARTS = Limits(at_least=0, at_most=1000)
+
+
+@dataclass(frozen=True)
+class StopSettings:
+    """How the command is stopped when its time limit is near or its user cancels it."""
+
+    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = key(
+        "SIGTERM", "the signal that every rank's command gets"
+    )
+    before_s: Annotated[float, kinds.DURATION] | None = key(
+        None, "how long before the time limit; default: the site's stop_before", name="before"
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.folder.node_findings import Judgement, PreflightR
 from .slurm import SlurmLab
 
 BAD = "node3"
-ON = ("--set", "preflight=true")  # the lab's site turns it off
+ON = ("--set", "preflight=true", "--set", "site=remembers.yaml")  # the lab's site turns it off, and forgets
 THREE = (*ON, "--set", "nodes=3", "--set", "grid=2x3")
 MBIT = 1e6
 
@@ -24,6 +24,7 @@ MBIT = 1e6
 @pytest.fixture
 def place(slurm_lab: SlurmLab) -> Iterator[Slurm]:
     place = Slurm(slurm_lab)
+    place.site("remembers.yaml", forget_bad_nodes="1h")
     yield place
     place.torusrun("nodes", "forgive", "--all")
 
@@ -47,8 +48,7 @@ def test_a_limited_link_is_named_before_the_first_step_and_the_next_attempt_avoi
         assert not (run / "attempts/1/ranks").exists() and not ledger(run, "started"), "no rank may have started"
         assert not (run / "attempts/1/preflight.order.json").exists(), "it has a secret"
         assert BAD in place.torusrun("nodes").stdout
-        resumed = place.torusrun("resume", run.name, "--wait")
-        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+        place.succeeds("resume", run.name, "--wait")
     (started,) = ledger(run, "started")
     assert BAD not in started["hosts"] and not record(run, 2).bad
 

@@ -184,20 +184,12 @@ def test_the_second_question_about_jobs_has_the_time_that_the_first_one_left(fol
 
 
 def test_a_job_that_is_looked_for_by_its_name_is_not_waited_for(folder: Path) -> None:
-    with pytest.raises(NoAnswer, match="there was no time left to ask noting"):
+    with pytest.raises(NoAnswer, match="another process still waits for noting to answer"):
         answers.named(brief(folder, 0.0), "token", HOUR_S)
 
 
-DAMAGE = [
-    b"",
-    b"{",
-    b"[]",
-    b'{"asked_s": "x"}',
-    b'{"jobs": {"1": 1}}',
-    b'{"starts": {"1": [1]}}',
-    b"\xff",
-    b"[" * 10**5,
-]
+DAMAGE = [b"", b"{", b"[]", b"[" * 10**5, b"\xff"]
+DAMAGE += [b'{"asked_s": "x"}', b'{"jobs": {"1": 1}}', b'{"starts": {"1": [1]}}']
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

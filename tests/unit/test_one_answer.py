@@ -24,7 +24,7 @@ SITE = """scheduler: slurm
 launcher: srun
 node: {{ranks: {ranks}, gpus: {gpus}, inter_node: 25GB/s}}
 {topology}
-image_us: {{resnet-digits: 100}}
+measured: {{models: {{resnet-digits: {{image_us: 100}}}}}}
 """
 TOPOLOGIES = {
     "none": "",
@@ -36,7 +36,7 @@ SYNCS = st.sampled_from(
         "all_reduce: torus",
         "all_reduce: flat",
         "all_reduce: hierarchical",
-        "all_reduce: hybrid, hybrid_bytes: 65536",
+        "all_reduce: hybrid",
         "all_reduce: ddp",
         "buckets: one",
         "buckets: fujitsu",

@@ -18,7 +18,7 @@ from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.roles import gpus, order, with_services
-from torusrun.orchestrator.run.program.contract import ranks_environment
+from torusrun.orchestrator.run.program.what_runs import ranks_environment
 
 SLURM = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4, gpus=4))
 HEAD = "name: x\nsite: site.yaml\ncode: none\n"

@@ -18,8 +18,7 @@ from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting,
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.keys.role_words import filled
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.program.contract import role_environment
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.what_runs import Program, role_environment
 
 READY, SILENT = "ready", "silent"  # states of a service that is ready, or was and does not answer now
 LOOK_S = 0.2

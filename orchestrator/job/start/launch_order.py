@@ -13,8 +13,7 @@ from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.kept_secrets import kept
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
-from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck
+from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck, master_environment, ranks_environment
 
 GPUS = "CUDA_VISIBLE_DEVICES"  # HIP reads it, too
 
@@ -44,21 +43,17 @@ class RoleOrder:
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """What the ranks start. `numbers` are the launcher's variables with a rank's number and its number on its host.
-
-    `host_variable` has the scheduler's name of a rank's host. `hcas` are a node's adapters, and `beside` the cores
-    beside each GPU, or beside that of each local rank of the main role. `roles` has the main role first.
-    """
+    """What the ranks start."""
 
     run: str
-    roles: tuple[RoleOrder, ...]
-    numbers: tuple[str, str]
-    hcas: tuple[str, ...]
-    beside: tuple[tuple[int, ...], ...]
+    roles: tuple[RoleOrder, ...]  # the main role first
+    numbers: tuple[str, str]  # the launcher's variables with a rank's number and its number on its host
+    hcas: tuple[str, ...]  # a node's adapters
+    beside: tuple[tuple[int, ...], ...]  # the cores beside each GPU, or beside that of each local rank of the main role
     interface: str | None
     kill_after_s: float
     umask: int
-    host_variable: str = ""
+    host_variable: str = ""  # has the scheduler's name of a rank's host
     in_image: bool = False  # whether the launcher starts the wrapper itself in the image, by Pyxis
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 

@@ -15,10 +15,10 @@ from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
-from torusrun.orchestrator.keys.program import ExitCodes, MetricsSettings
 from torusrun.orchestrator.keys.roles import Ready, Role
-from torusrun.orchestrator.keys.secret import Env, secret
-from torusrun.orchestrator.place.placement.binding import beside
+from torusrun.orchestrator.keys.run import ExitCodes, MetricsSettings
+from torusrun.orchestrator.keys.shared import Env, secret
+from torusrun.orchestrator.place.placement.binding import beside, node_type
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
@@ -27,7 +27,6 @@ from torusrun.orchestrator.run.plan.roles import gpus
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck
 from torusrun.orchestrator.schedulers.launchers import Launcher
-from torusrun.orchestrator.schedulers.topology import node_type
 
 
 def prepare(

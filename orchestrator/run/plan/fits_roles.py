@@ -9,7 +9,7 @@ from torusrun.orchestrator.keys.main_role import MAIN, main_name, services
 from torusrun.orchestrator.keys.role_words import referred
 from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.secret import plain
+from torusrun.orchestrator.keys.shared import plain
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.plan.roles import home, order
 from torusrun.training.counted import counted
