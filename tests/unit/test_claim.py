@@ -26,7 +26,7 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.job import copies, earlier
 from torusrun.orchestrator.job.ranks import rank_program
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RoleOrder
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place as placed
 from torusrun.orchestrator.run.attempts import create
@@ -171,7 +171,7 @@ def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
     try:
         with log.open("ab") as output:
             program = Program(("sleep",), own_group=False)
-            order = LaunchOrder("x", program, ("R", "L"), (), (), None, None, 30.0, 0o077)
+            order = LaunchOrder("x", (RoleOrder(program),), ("R", "L"), (), (), None, 30.0, 0o077)
             rank = Rank(0, run.attempt(1), order, placed(Grid((1, 1)), ["here"], 1))
             running = RankProgram(child, rank, Recorder(output.fileno(), index_of(log)))
             claim.take(run, 2)
