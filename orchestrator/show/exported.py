@@ -1,4 +1,4 @@
-"""The metrics of a run as one table and as a file: CSV, Parquet by pyarrow, event files by TensorBoard's own writer."""
+"""The metrics of a run as one table and as a file: CSV, or an event file by TensorBoard's own writer."""
 
 from __future__ import annotations
 
@@ -36,13 +36,10 @@ class MetricTable:
     columns: Sequence[str]
     rows: Sequence[Mapping[str, Cell]]
 
-    def column(self, name: str) -> list[Cell]:
-        return [row.get(name) for row in self.rows]
-
 
 def table(run: str, metrics: Iterable[Row]) -> MetricTable:
     """The metrics of a run, in the order of steps. Steps that a later attempt computed again count once."""
-    found = series(metrics, begun_s=0.0)
+    found = series(metrics)
     counted = sorted((*found.steps, *found.evaluations), key=lambda row: (row["step"], row["t"]))
     rows = [_row(run, row) for row in counted]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -85,15 +82,6 @@ def as_csv(table: MetricTable) -> bytes:
     return text.getvalue().encode()
 
 
-def as_parquet(table: MetricTable) -> bytes:
-    import pyarrow
-    from pyarrow import parquet
-
-    file = io.BytesIO()
-    parquet.write_table(pyarrow.table({name: table.column(name) for name in table.columns}), file)
-    return file.getvalue()
-
-
 def as_events(table: MetricTable) -> bytes:
     """One event for each row, with all of its numbers as scalars."""
     from tensorboard.compat.proto.event_pb2 import Event
@@ -115,7 +103,6 @@ def as_events(table: MetricTable) -> bytes:
 
 FORMATS = {
     "csv": Format("metrics.csv", as_csv),
-    "parquet": Format("metrics.parquet", as_parquet, "pyarrow"),
     "tensorboard": Format("events.out.tfevents.torusrun", as_events, "tensorboard"),
 }
 
