@@ -1,7 +1,7 @@
 """
 example:
   torusrun plan examples/digits.yaml --set grid=4x1
-  torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
+  torusrun plan run.yaml --hosts hosts.txt
   torusrun plan run.yaml --site slurm --ask
   torusrun plan run.yaml --check
 """
@@ -34,7 +34,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.sweep(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
-    parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
     parser.add_argument("--ask", action="store_true", help="also ask Slurm when the job would start")
     parser.add_argument("--check", action="store_true", help="also compare the run, its image and its site")
 
@@ -45,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line, start_line
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
-    from torusrun.orchestrator.show import map_svg
     from torusrun.orchestrator.show.placement import outlook
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
@@ -53,12 +51,8 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.check and planned.site.host:
         return _checked_there(args, planned)
-    if args.svg and not args.hosts:
-        raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
     starts_s = _start(planned) if args.ask else None
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
-    if args.svg and placed:
-        shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     of_command = _of_command(planned)
@@ -86,8 +80,8 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
     from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file
 
-    if args.hosts or args.svg:
-        raise UserError("--hosts and --svg draw here, and --check examines the image there: give one of them")
+    if args.hosts:
+        raise UserError("--hosts places the ranks here, and --check examines the image there: give one of them")
     options = [option for option in ("--check", "--json", "--ask") if getattr(args, option.strip("-"))]
     return shown(of_file.run("plan", planned, args.file, options, site=args.site, settings=args.settings))
 
@@ -109,10 +103,8 @@ def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.svg or args.ask or args.check:
-        raise UserError(
-            "--hosts, --svg, --ask and --check are for one run: leave out the sweep, as in --set sweep=null"
-        )
+    if args.hosts or args.ask or args.check:
+        raise UserError("--hosts, --ask and --check are for one run: leave out the sweep, as in --set sweep=null")
     asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
