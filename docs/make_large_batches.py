@@ -215,14 +215,14 @@ def over_batches(scores: Scores) -> Chart:
         if have:
             band = [(x, one.mean - one.error, one.mean + one.error) for x, one in have]
             name = f"{NAMES[side]}, {'best rate' if rate is None else 'by the rule'}"
-            lines.append(ChartLine(name, [[(x, one.mean) for x, one in have]], number, "dots", [band]))
+            lines.append(ChartLine(name, [(x, one.mean) for x, one in have], number, True, band))
     return Chart("accuracy over the batch", "images a step", lines)
 
 
 def over_rates(scores: Scores) -> Chart:
     curves = {side: _curve(scores, Cell(side, LARGE)) for side in SIDES}
     lines = [
-        ChartLine(NAMES[side], [points], 2 * number + 1, "dots")
+        ChartLine(NAMES[side], points, 2 * number + 1, True)
         for number, (side, points) in enumerate(curves.items())
         if points
     ]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, log10
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from torusrun.orchestrator.base.render.html import Markup
-from torusrun.orchestrator.base.shown import svg
 from torusrun.orchestrator.base.shown.curve import Axis, Points
 
 MOST_TICKS = 5
 LEAST_TICKS = 1e-300  # the shortest axis with more than one tick
 ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
-UNITS = ((86400.0, "days", 3.0), (3600.0, "hours", 2.0), (60.0, "minutes", 2.0), (1.0, "seconds", 0.0))
 
 
 def ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
@@ -33,10 +31,10 @@ def powers(low: float, high: float) -> list[float]:
     """Numbers from `low` to `high` for a logarithmic axis: powers of ten, and if they are few 2 and 5 of each."""
     first, last = floor(log10(low)), ceil(log10(high))
     every = max(1, ceil((last - first) / MOST_TICKS))
-    found = [10.0**number for number in range(first, last + 1, every)]
+    values = [10.0**number for number in range(first, last + 1, every)]
     if last - first <= 3:
-        found = [factor * power for power in found for factor in (1.0, 2.0, 5.0)]
-    return [value for value in found if low <= value <= high]
+        values = [factor * power for power in values for factor in (1.0, 2.0, 5.0)]
+    return [value for value in values if low <= value <= high]
 
 
 def written(values: list[float]) -> Callable[[float], str]:
@@ -52,11 +50,6 @@ def written(values: list[float]) -> Callable[[float], str]:
     return lambda value: f"{value:.{digits}f}"
 
 
-def time_unit(longest_s: float) -> tuple[float, str]:
-    """(seconds, name) of the unit in which a time axis is written."""
-    return next((size, name) for size, name, least in UNITS if longest_s >= size * least)
-
-
 WIDTH, HEIGHT = 360, 216
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40
 LETTER = 6.4  # the width of a character of a name, about
@@ -67,34 +60,30 @@ COLOURS = 6  # classes c0 to c5; later lines are dashed
 
 @dataclass(frozen=True)
 class ChartLine:
-    """Groups of points, which are joined within each group. `number` chooses the colour.
+    """Points that a line joins. `number` chooses the colour.
 
-    `style` is 'solid', 'dots' (each point is marked, too) or 'predicted' (dashed and grey). `bands` have (x, smallest,
-    largest) of the values around a line of means.
+    With `dots` each point is marked, too. `band` has (x, smallest, largest) of the values around a line of means.
     """
 
     name: str
-    groups: Sequence[Points]
+    points: Points
     number: int = 0
-    style: str = "solid"
-    bands: Sequence[Sequence[tuple[float, float, float]]] = ()
+    dots: bool = False
+    band: Sequence[tuple[float, float, float]] = ()
 
     @property
     def classes(self) -> str:
-        if self.style == "predicted":
-            return "predicted"
         return f"c{self.number % COLOURS}{' dashed' if self.number >= COLOURS else ''}"
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one axis. `from_zero`: the y axis begins at 0. `times`: x is in seconds."""
+    """Lines over one axis. With `from_zero` the y axis begins at 0."""
 
     title: str
     unit: str
     lines: Sequence[ChartLine]
     from_zero: bool = False
-    times: bool = False
     show: Callable[[float], str] | None = None
     may_be_log: bool = False
 
@@ -102,29 +91,29 @@ class Chart:
     def svg(self) -> Markup:
         drawn = "".join((*self._grid(), *self._bands(), *self._lines(), *self._names()))
         size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "class": "chart", "role": "img", "aria-label": self.title}
-        return Markup(svg.element("svg", drawn, **size))
+        return Markup(_element("svg", drawn, **size))
 
     @property
     def _points(self) -> list[tuple[float, float]]:
-        points = [point for line in self.lines for group in line.groups for point in group]
-        bands = [each for line in self.lines for band in line.bands for each in band]
-        return [*points, *((x, low) for x, low, _ in bands), *((x, high) for x, _, high in bands)]
+        band = [each for line in self.lines for each in line.band]
+        points = [point for line in self.lines for point in line.points]
+        return [*points, *((x, low) for x, low, _ in band), *((x, high) for x, _, high in band)]
 
     @property
     def _across(self) -> tuple[float, float]:
-        found = [x for x, _ in self._points]
-        return min(0.0, min(found)), max(found) or 1.0
+        values = [x for x, _ in self._points]
+        return min(0.0, min(values)), max(values) or 1.0
 
     @property
     def _log(self) -> bool:
-        found = [y for _, y in self._points]
-        return self.may_be_log and min(found) > 0 and LOG_RATIO < max(found) / min(found) < inf
+        values = [y for _, y in self._points]
+        return self.may_be_log and min(values) > 0 and LOG_RATIO < max(values) / min(values) < inf
 
     @property
     def _up(self) -> tuple[float, float]:
         """The ends of the y axis: a bit beyond the smallest and the largest value."""
-        found = [y for _, y in self._points]
-        low, high = min(found), max(found)
+        values = [y for _, y in self._points]
+        low, high = min(values), max(values)
         if self._log:
             return low, high
         room = (high - low) * 0.04 or abs(high) * 0.04 or 1.0
@@ -146,38 +135,32 @@ class Chart:
         show = self.show or ("{:g}".format if self._log else written(up))
         for value in up:
             _, y = self._at((0.0, value))
-            yield svg.element("line", x1=LEFT, x2=f"{self._right:.1f}", y1=f"{y:.1f}", y2=f"{y:.1f}")
+            yield _element("line", x1=LEFT, x2=f"{self._right:.1f}", y1=f"{y:.1f}", y2=f"{y:.1f}")
             yield _text(LEFT - 6, y + 4, show(value), "y")
-        size, unit = time_unit(self._across[1]) if self.times else (1.0, self.unit)
-        along = ticks(self._across[0] / size, self._across[1] / size)
+        along = ticks(*self._across)
         write = written(along)
         for value in along:
-            x, _ = self._at((value * size, high))
+            x, _ = self._at((value, high))
             yield _text(x, HEIGHT - BOTTOM + 16, write(value), "x")
-        yield _text((LEFT + self._right) / 2, HEIGHT - 6, f"{unit} {self.unit}" if self.times else unit, "x unit")
+        yield _text((LEFT + self._right) / 2, HEIGHT - 6, self.unit, "x unit")
 
     def _bands(self) -> Iterator[str]:
         for line in self.lines:
-            for band in line.bands:
-                edge = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
-                points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(self._at, edge))
-                yield svg.element("polygon", **{"class": line.classes, "points": points})
+            edge = [(x, high) for x, _, high in line.band] + [(x, low) for x, low, _ in reversed(line.band)]
+            if edge:
+                yield _element("polygon", **{"class": line.classes, "points": _joined(map(self._at, edge))})
 
     def _lines(self) -> Iterator[str]:
         for line in self.lines:
-            for group in line.groups:
-                at = [self._at(point) for point in group]
-                points = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-                yield svg.element("polyline", **{"class": line.classes, "points": points})
-                marked = line.style == "dots" or len(group) == 1
-                for x, y in at if marked else ():
-                    yield svg.element("circle", **{"class": line.classes}, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2)
+            at = [self._at(point) for point in line.points]
+            yield _element("polyline", **{"class": line.classes, "points": _joined(at)})
+            for x, y in at if line.dots else ():
+                yield _element("circle", **{"class": line.classes}, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2)
 
     def _names(self) -> Iterator[str]:
         """The name of each line at its end; names that are too close move apart."""
-        named = sorted(
-            ((self._at(line.groups[-1][-1])[1], line) for line in self.lines if line.name), key=lambda found: found[0]
-        )
+        ends = [(self._at(line.points[-1])[1], line) for line in self.lines if line.name]
+        named = sorted(ends, key=lambda end: end[0])
         y, bottom = float("-inf"), HEIGHT - BOTTOM - APART * (len(named) - 1)
         for wanted, line in named:
             y = max(min(wanted + 4, bottom), y)
@@ -185,5 +168,15 @@ class Chart:
             y, bottom = y + APART, bottom + APART
 
 
+def _joined(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _element(name: str, inner: str = "", /, **attributes: object) -> str:
+    """One element with markup in it."""
+    written = "".join(f" {key}={quoteattr(str(value))}" for key, value in attributes.items())
+    return f"<{name}{written}>{inner}</{name}>"
+
+
 def _text(x: float, y: float, words: str, classes: str) -> str:
-    return svg.element("text", escape(words), x=f"{x:.1f}", y=f"{y:.1f}", **{"class": classes})
+    return _element("text", escape(words), x=f"{x:.1f}", y=f"{y:.1f}", **{"class": classes})

@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.errors import explained as explained_error
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.place.hosts.folded import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
@@ -25,7 +24,6 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
 from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, masked
 from torusrun.orchestrator.run.image.recorded import Image, kept
-from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, account
@@ -51,7 +49,7 @@ class RunFacts:
 
     `spec` is the run's file. `account` is None without readable metrics. `hidden` are its secret variables, none of
     which is shown. `nodes` are those of the newest attempt, with the last report of each rank. `outlook` is its
-    placement by today's topology, `forecast` what torusrun predicts for it on its hosts.
+    placement by today's topology.
     """
 
     view: View
@@ -69,13 +67,6 @@ class RunFacts:
     nodes: Sequence[NodeHeard] = ()
     slow: Slow | None = None
     outlook: Outlook | None = None
-    forecast: Forecast | None = None
-
-    @property
-    def predicted_images_per_s(self) -> float | None:
-        """The predicted throughput; None if it is unknown, or differs from phase to phase."""
-        found = self.forecast
-        return found.images_per_s if found and len(found.phases) < 2 else None
 
     def shown(self, text: str) -> str:
         """A text about the run in one line, without control characters, its secrets and what looks like one."""
@@ -108,7 +99,6 @@ def read(run: RunFolder, view: View) -> RunFacts:
         nodes=sorted(nodes(attempt, found.now_s), key=lambda node: min(node.ranks, default=0)),
         slow=Slow.read(attempt.slow),
         outlook=_placed(plan, view.hosts) if plan else None,
-        forecast=_known(lambda: _forecast(plan, view.hosts)) if plan and view.hosts else None,
     )
 
 
@@ -149,12 +139,6 @@ def _placed(plan: Plan, hosts: Sequence[str]) -> Outlook | None:
         return None
     found = _known(lambda: outlook(plan, hosts))
     return found if found and found.arrangement.hosts == tuple(hosts)[: len(found.arrangement.hosts)] else None
-
-
-def _forecast(plan: Plan, hosts: Sequence[str]) -> Forecast:
-    if plan.run.command:
-        raise SiteError("a command is not predicted")
-    return forecast_of(plan, named_hosts(plan, hosts))
 
 
 OF_RANKS = {"torch": "torch", "device": "device", "backend": "backend", "cuda": "CUDA", "rocm": "ROCm", "nccl": "NCCL",
