@@ -12,7 +12,7 @@ import pytest
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.wire.connection import Connection, Frame
 from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
-from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, hear, say
+from torusrun.orchestrator.nodes.preflight.messages import Errand, Hello, hear, say
 from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
 from torusrun.orchestrator.nodes.preflight.preflight import passed
 from torusrun.orchestrator.run.folder import ledger

@@ -1,88 +1,126 @@
-"""Checks the GPUs of a node: their number, memory errors, heat, PCIe lanes, NVLinks, and the driver's messages."""
+"""Checks the GPUs of a node by nvidia-smi: their number, memory errors, heat, PCIe lanes and NVLinks.
+
+The elements of `nvidia-smi -q -x` differ between drivers. These are read from version 10 to 13 of its document
+(nvsmi_device_v13.dtd).
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from pathlib import Path
+from dataclasses import dataclass
+from xml.etree import ElementTree
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.load.gpus import restriction
-from torusrun.orchestrator.nodes.preflight import nvidia_smi
-from torusrun.orchestrator.nodes.preflight.nvidia_smi import GpuHealth
-from torusrun.orchestrator.nodes.preflight.order import WantedNode
+from torusrun.orchestrator.nodes.preflight.messages import WantedNode
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding
 
 ANSWER_S = 20.0  # without persistence mode the driver is loaded by the first query
-RECENT_S = 86_400.0
-XID = re.compile(r"^\[ *(\d+\.\d+)\] NVRM: Xid \(([^)]*)\): (\d+), ?(.*)$", re.MULTILINE)
-# Faults of the hardware in NVIDIA's "XID Errors": 48 and 64 memory, 74 NVLink, 79 off the bus, 95 uncontained memory,
-# 119 and 120 its processor. Others, such as 13, 31 and 43, come from programs.
-FAULTS = (48, 64, 74, 79, 95, 119, 120)
-FROM_SMI = ("gpus", "ecc", "throttling", "pcie")
+BOTH_S = 24.0  # for two queries, less than ALONE_S of node.py
+FROM_SMI, NVLINK = ("gpus", "ecc", "throttling", "pcie"), "nvlink"
 NO_SMI = "there is no nvidia-smi"
 NOT_KNOWN = "nvidia-smi does not show exactly the job's GPUs"
+# Reasons for lower clocks that mean heat or a lack of power; others, such as an idle GPU, are usual.
+HOT = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+REPAIRS = (
+    "retired_pages/pending_retirement", "remapped_rows/remapped_row_pending", "remapped_rows/remapped_row_failure",
+    "ecc_errors/channel_repair_pending", "ecc_errors/tpc_repair_pending", "gpu_reset_status/reset_required",
+)  # fmt: skip
+UNCORRECTED = re.compile(r".*_uncorrectable.*|double_bit")  # double_bit/total before driver 418
+LINK = re.compile(r"^\s+Link \d+: .*GB/s\s*$")  # of one that is not active: <inactive>
 
 
-class Gpus:
-    """The checks of a node's GPUs, each in a thread of its own.
+@dataclass(frozen=True)
+class GpuHealth:
+    """What the driver says about one GPU. `errors` are uncorrected ECC errors since the driver was loaded."""
 
-    `links` has what is compared with other nodes: 'pcie' or 'nvlink' and a GPU -> its number.
-    """
+    address: str
+    errors: int = 0
+    repairs: tuple[str, ...] = ()
+    hot: tuple[str, ...] = ()
+    lanes: int | None = None
 
-    def __init__(self, wanted: WantedNode) -> None:
-        self._wanted = wanted
-        self._own: Future[Sequence[GpuHealth]] = Future()
-        self.links: dict[str, int] = {}
 
-    def health(self) -> list[NodeFinding]:
-        """The number of GPUs and their health, by nvidia-smi."""
-        own: Sequence[GpuHealth] = ()
-        try:
-            shown = _shown()
-            own = shown if len(shown) == self._wanted.gpus else ()
-            self.links |= {f"pcie {gpu.address}": gpu.lanes for gpu in own if gpu.lanes is not None}
-            return [*judged(shown, self._wanted)]
-        except SiteError as error:  # it hangs if a GPU is faulty
-            said = str(error).partition(process.WAS_RUNNING)[0]
-            return [NodeFinding("gpus", Judgement.BAD, said, str(self._wanted.gpus))]
-        except ValueError as error:
-            return [*_skipped(FROM_SMI, str(error))]
-        finally:
-            self._own.set_result(own)
+def gpus(text: str) -> tuple[GpuHealth, ...]:
+    """The GPUs in the output of `nvidia-smi -q -x`. Raises ValueError if it is something else."""
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"this is not the output of nvidia-smi -q -x: {error}") from None
+    return tuple(_gpu(element) for element in root.iter("gpu"))
 
-    def nvlinks(self) -> list[NodeFinding]:
-        """The NVLinks that are active, by nvidia-smi."""
-        if not which("nvidia-smi"):
-            return [*_skipped(["nvlink"], NO_SMI)]
-        done = process.run(["nvidia-smi", "nvlink", "-s", *restriction(os.environ)], timeout_s=ANSWER_S)
-        count = {gpu: nvidia_smi.active(states) for gpu, states in nvidia_smi.links(done.stdout).items()}
-        if not (own := self._found()):
-            return [*_skipped(["nvlink"], NOT_KNOWN)]
-        if len(count) == len(own):  # both are in the driver's order
-            self.links |= {f"nvlink {gpu.address}": links for gpu, links in zip(own, count.values(), strict=True)}
-        return [linked(count)]
 
-    def messages(self) -> list[NodeFinding]:
-        """The driver's messages about faults of the hardware, in the kernel's log of the last day."""
-        if not which("dmesg"):
-            return [*_skipped(["xid"], "there is no dmesg")]
-        done = process.run(["dmesg"], timeout_s=ANSWER_S)
-        if done.exit_code:  # the kernel may keep it from ordinary users
-            return [*_skipped(["xid"], (done.stderr.strip() or "dmesg failed").splitlines()[-1])]
-        if not (own := self._found()):
-            return [*_skipped(["xid"], NOT_KNOWN)]
-        up_s = float(Path("/proc/uptime").read_text().split()[0])
-        return [faults(done.stdout, up_s, [gpu.address for gpu in own])]
+def _gpu(gpu: ElementTree.Element) -> GpuHealth:
+    reasons = [*gpu.iterfind("clocks_event_reasons/*"), *gpu.iterfind("clocks_throttle_reasons/*")]
+    active = [
+        re.sub("^clocks_(event|throttle)_reason_", "", reason.tag) for reason in reasons if _text(reason) == "Active"
+    ]
+    return GpuHealth(
+        gpu.get("id", ""),
+        errors=sum(
+            _count(found) for found in gpu.iterfind("ecc_errors/volatile/*") if UNCORRECTED.fullmatch(found.tag)
+        ),
+        repairs=tuple(path.rpartition("/")[2] for path in REPAIRS if _text(gpu.find(path)) == "Yes"),
+        hot=tuple(reason for reason in active if reason in HOT),
+        lanes=_lane_count(_text(gpu.find("pci/pci_gpu_link_info/link_widths/current_link_width"))),
+    )
 
-    def _found(self) -> Sequence[GpuHealth]:
-        """The job's GPUs, once `health` knows them; () if it does not."""
-        wait([self._own], ANSWER_S)
-        return self._own.result() if self._own.done() else ()
+
+def _text(element: ElementTree.Element | None) -> str:
+    return (element.text or "").strip() if element is not None else ""
+
+
+def _count(element: ElementTree.Element) -> int:
+    text = _text(element) or _text(element.find("total"))
+    return int(text) if text.isdecimal() else 0
+
+
+def _lane_count(text: str) -> int | None:
+    """16 for '16x'; None for 'N/A'."""
+    found = re.fullmatch(r"(\d+)x", text)
+    return int(found[1]) if found else None
+
+
+def nvlinks(text: str) -> dict[str, int]:
+    """GPU -> how many of its links are active, from the output of `nvidia-smi nvlink -s`."""
+    count: dict[str, int] = {}
+    for line in text.splitlines():
+        if line.startswith("GPU "):
+            gpu = line.partition(":")[0]
+            count[gpu] = 0
+        elif count and LINK.match(line):
+            count[gpu] += 1
+    return count
+
+
+def checked(wanted: WantedNode) -> tuple[list[NodeFinding], dict[str, float]]:
+    """The findings about a node's GPUs, and the numbers to compare with other nodes: 'pcie' or 'nvlink' and a GPU."""
+    began_s = time.monotonic()
+    try:
+        shown = _shown()
+    except SiteError as error:  # it hangs if a GPU is faulty
+        why = str(error).partition(process.WAS_RUNNING)[0]
+        return [NodeFinding("gpus", Judgement.BAD, why, str(wanted.gpus))], {}
+    except ValueError as error:
+        return [*_skipped((*FROM_SMI, NVLINK), str(error))], {}
+    findings = [*judged(shown, wanted)]
+    if len(shown) != wanted.gpus:
+        return [*findings, *_skipped((NVLINK,), NOT_KNOWN)], {}
+    links = {f"pcie {gpu.address}": float(gpu.lanes) for gpu in shown if gpu.lanes is not None}
+    try:
+        left_s = BOTH_S - (time.monotonic() - began_s)
+        done = process.run(["nvidia-smi", "nvlink", "-s", *restriction(os.environ)], timeout_s=left_s)
+    except SiteError as error:
+        return [*findings, *_skipped((NVLINK,), str(error))], links
+    count = nvlinks(done.stdout)
+    if len(count) == len(shown):  # both are in the driver's order
+        links |= {f"nvlink {gpu.address}": float(of_gpu) for gpu, of_gpu in zip(shown, count.values(), strict=True)}
+    return [*findings, linked(count)], links
 
 
 def _shown() -> Sequence[GpuHealth]:
@@ -97,7 +135,7 @@ def _shown() -> Sequence[GpuHealth]:
     done = process.run(["nvidia-smi", "-q", "-x", *restriction(os.environ)], timeout_s=ANSWER_S)
     if done.exit_code:
         raise SiteError((done.stdout.strip() or done.stderr.strip() or "nvidia-smi failed").splitlines()[-1])
-    return nvidia_smi.gpus(done.stdout)
+    return gpus(done.stdout)
 
 
 def judged(found: Sequence[GpuHealth], wanted: WantedNode) -> Iterator[NodeFinding]:
@@ -125,17 +163,9 @@ def _lanes(found: Sequence[GpuHealth]) -> NodeFinding:
 def linked(count: Mapping[str, int]) -> NodeFinding:
     """The active NVLinks, which the supervisor compares with those of other nodes."""
     if not any(count.values()):
-        return NodeFinding("nvlink", Judgement.SKIPPED, "no NVLink")
-    active = ", ".join(str(links) for links in sorted({*count.values()}))
-    return NodeFinding("nvlink", Judgement.GOOD, f"{active} active")
-
-
-def faults(text: str, up_s: float, addresses: Sequence[str]) -> NodeFinding:
-    """The finding about the driver's messages on these GPUs in the kernel's log, at `up_s` seconds after its start."""
-    own = {nvidia_smi.place(address) for address in addresses}
-    recent = [f"Xid {xid} of {gpu}: {said}" for at_s, gpu, xid, said in XID.findall(text)
-              if int(xid) in FAULTS and up_s - float(at_s) < RECENT_S and nvidia_smi.place(gpu) in own]  # fmt: skip
-    return NodeFinding("xid", _bad_if(recent), recent[-1] if recent else "none", "none")
+        return NodeFinding(NVLINK, Judgement.SKIPPED, "no NVLink")
+    numbers = ", ".join(map(str, sorted({*count.values()})))
+    return NodeFinding(NVLINK, Judgement.GOOD, f"{numbers} active")
 
 
 def _bad_if(wrong: object) -> Judgement:

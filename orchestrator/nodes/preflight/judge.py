@@ -1,14 +1,19 @@
-"""Judges the findings of all nodes together: which hosts are bad, and the evidence. Pure functions."""
+"""Which hosts and links are bad, from the findings of all nodes and the measured pairs of hosts. Pure functions.
+
+A pair is slow if its bandwidth is below a limit. Without a limit of the site, that is a third of a fast pair's: of the
+third quartile of its round, so that a network whose uplinks are shared is compared with itself, or of all pairs if the
+round has few. A third is far from the noise of TCP, and near enough to the faults that matter: a cable or a port that
+negotiated a lower rate loses a factor of 4 to 100.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median_low
 
-from torusrun.orchestrator.nodes.preflight.blame import Blame, blamed, limits, merged
-from torusrun.orchestrator.nodes.preflight.ports import gigabits
 from torusrun.orchestrator.run.folder.node_findings import (
     Judgement,
     MeasuredPair,
@@ -18,10 +23,84 @@ from torusrun.orchestrator.run.folder.node_findings import (
 )
 from torusrun.training.counted import counted
 
+Pairs = list[tuple[str, str]]  # of hosts
+
+SLOW = 1 / 3  # of a fast pair's bandwidth
+QUARTILE = 0.75  # with one bad host of three or four, most pairs of the good hosts are still above it
+FEW = 4  # pairs in a round; fewer are compared with those of all rounds
+AT_ONCE = 4  # pairs that are measured once more
+PARTNERS = 2  # of a host, at least, before it is blamed
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The slow hosts, and the slow pairs that these do not explain."""
+
+    hosts: tuple[str, ...] = ()
+    links: tuple[MeasuredPair, ...] = ()
+
+
+def blamed(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None = None) -> Blame:
+    """Blame a host whose pairs are all slow, if at least two of its partners are fast with others.
+
+    So two hosts that are slow together are only a slow link, and if all is slow nobody is blamed.
+    """
+    once, limit = merged(pairs), limits(pairs, least_bytes_per_s)
+    slow = [pair for pair in once if pair.bytes_per_s < limit[pair.round]]
+    fast = {host for pair in once if pair.bytes_per_s >= limit[pair.round] for host in pair.hosts}
+    partners: dict[str, set[str]] = defaultdict(set)
+    for pair in slow:
+        for host, other in (pair.hosts, pair.hosts[::-1]):
+            partners[host].add(other)
+    hosts = tuple(host for host, met in partners.items() if host not in fast and len(met & fast) >= PARTNERS)
+    return Blame(hosts, tuple(pair for pair in slow if not set(pair.hosts) & set(hosts)))
+
+
+def merged(pairs: Sequence[MeasuredPair]) -> list[MeasuredPair]:
+    """Each pair once, with the best of its measurements: it is slow only if it was slow each time."""
+    best: dict[frozenset[str], MeasuredPair] = {}
+    for pair in pairs:
+        first = best.setdefault(frozenset(pair.hosts), pair)
+        if pair.bytes_per_s > first.bytes_per_s:
+            best[frozenset(pair.hosts)] = replace(first, bytes_per_s=pair.bytes_per_s, failed="")
+    return [*best.values()]
+
+
+def limits(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None = None) -> dict[int, float]:
+    """The bandwidth below which a pair of each round is slow: that of the site, or a third of a fast pair's."""
+    rounds: dict[int, list[float]] = defaultdict(list)
+    for pair in merged(pairs):
+        rounds[pair.round].append(pair.bytes_per_s)
+    if least_bytes_per_s is not None:
+        return dict.fromkeys(rounds, least_bytes_per_s)
+    of_all = [rate for rates in rounds.values() for rate in rates]
+    return {number: SLOW * _fast(rates if len(rates) >= FEW else of_all) for number, rates in rounds.items()}
+
+
+def _fast(rates: Collection[float]) -> float:
+    return sorted(rates)[math.ceil(QUARTILE * len(rates)) - 1]
+
+
+def suspects(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None, again: Pairs) -> Pairs:
+    """The pairs to measure once more, except those `again`: at most AT_ONCE, each host in one of them.
+
+    These are the blamed hosts, each with a partner that is not blamed, and the slow links.
+    """
+    slow, done = blamed(pairs, least_bytes_per_s), {first for first, _ in again}
+    good = (host for host in dict.fromkeys(host for pair in pairs for host in pair.hosts) if host not in slow.hosts)
+    wanted = [*zip((host for host in slow.hosts if host not in done), good, strict=False)]
+    wanted += [pair.hosts for pair in slow.links if pair.hosts not in again]
+    chosen: Pairs = []
+    for pair in wanted:
+        if len(chosen) < AT_ONCE and not {host for other in chosen for host in other} & set(pair):
+            chosen.append(pair)
+    return chosen
+
+
 MAJORITY = 3  # hosts; with fewer none is in the minority
 MOST_LINKS = 8  # in words
 CLOCK_S = 10.0  # the largest difference between the clock of a node and those of most nodes
-LINK, CLOCK, ANSWER = "link", "clock", "answer"
+LINK, CLOCK, ANSWER, ADAPTER = "link", "clock", "answer", "infiniband"
 
 
 def judge(
@@ -29,20 +108,25 @@ def judge(
 ) -> PreflightRecord:
     """The record of a preflight with these findings of nodes and these pairs."""
     slow = blamed(pairs, least_bytes_per_s)
-    all_found = [
+    judged = [
         replace(node, findings=(*node.findings, *_link(node.host, pairs, slow, least_bytes_per_s))) for node in nodes
     ]
-    shared = _shared(all_found)
+    shared = _shared(judged)
     bad = {node.host: tuple(found.words for found in node.findings if _is_bad(found) and found.check not in shared)
-           for node in all_found}  # fmt: skip
+           for node in judged}  # fmt: skip
     remarks = [f"all {words}: no host is blamed" for words in shared.values()]
     remarks += [f"slow link: {words_of(pair)}" for pair in slow.links[:MOST_LINKS]]
     if len(slow.links) > MOST_LINKS:
         remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
     return PreflightRecord(
-        took_s, tuple(all_found), tuple(pairs), {host: found for host, found in bad.items() if found},
+        took_s, tuple(judged), tuple(pairs), {host: found for host, found in bad.items() if found},
         slow.links, tuple(remarks),
     )  # fmt: skip
+
+
+def gigabits(bytes_per_s: float) -> str:
+    """'100 Gbit/s'."""
+    return f"{8 * bytes_per_s / 1e9:.4g} Gbit/s"
 
 
 def words_of(pair: MeasuredPair) -> str:
@@ -50,41 +134,23 @@ def words_of(pair: MeasuredPair) -> str:
     return f"{pair.first} and {pair.second}: {pair.failed or gigabits(pair.bytes_per_s)}"
 
 
-def compared(
-    nodes: Sequence[NodeFindings], clocks: Mapping[str, tuple[float, float]], port_is_given: bool
-) -> list[NodeFindings]:
-    """The findings with those that need all nodes.
-
-    These are the clocks, the links of GPUs, and the rates of adapters unless the site gives a limit.
-    """
-    rates = {} if port_is_given else _usual([node.port_rates for node in nodes])
-    links = _usual([node.gpu_links for node in nodes])
-    return [
-        replace(node, findings=(
-            *node.findings, *_slow_ports(node, rates), *_few_links(node, links), *_clock(node.host, clocks)
-        ))
-        for node in nodes
-    ]  # fmt: skip
+def compared(nodes: Sequence[NodeFindings], clocks: Mapping[str, tuple[float, float]]) -> list[NodeFindings]:
+    """The findings with those that need all nodes: rates of adapters, links of GPUs, and clocks."""
+    counts = Counter(item for node in nodes for item in node.links.items())
+    most = {part: value for (part, value), count in counts.items()
+            if len(nodes) >= MAJORITY and 2 * count > len(nodes)}  # fmt: skip
+    return [replace(node, findings=(*node.findings, *_less(node, most), *_clock(node.host, clocks))) for node in nodes]
 
 
-def _usual(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The value of each part, such as an adapter, that more than half of all nodes have."""
-    counts = Counter(item for of_node in values for item in of_node.items())
-    return {part: value for (part, value), count in counts.items()
-            if len(values) >= MAJORITY and 2 * count > len(values)}  # fmt: skip
-
-
-def _slow_ports(node: NodeFindings, usual: Mapping[str, float]) -> Iterator[NodeFinding]:
-    for hca, rate in node.port_rates.items():
-        if rate < usual.get(hca, 0.0):
-            yield NodeFinding(f"infiniband {hca}", Judgement.BAD, gigabits(rate), gigabits(usual[hca]))
-
-
-def _few_links(node: NodeFindings, usual: Mapping[str, float]) -> Iterator[NodeFinding]:
-    for part, count in node.gpu_links.items():
-        if count < usual.get(part, 0):
-            check, _, gpu = part.partition(" ")
-            yield NodeFinding(check, Judgement.BAD, f"{gpu} has {count}", f"{usual[part]:g} as on most nodes")
+def _less(node: NodeFindings, most: Mapping[str, float]) -> Iterator[NodeFinding]:
+    """The links of a node that are slower, or fewer, than those of more than half of all nodes."""
+    for part, value in node.links.items():
+        if value < most.get(part, 0.0):
+            check, _, of = part.partition(" ")
+            if check == ADAPTER:
+                yield NodeFinding(part, Judgement.BAD, gigabits(value), f"{gigabits(most[part])} as on most nodes")
+            else:
+                yield NodeFinding(check, Judgement.BAD, f"{of} has {value:g}", f"{most[part]:g} as on most nodes")
 
 
 def _clock(host: str, clocks: Mapping[str, tuple[float, float]]) -> Iterator[NodeFinding]:

@@ -1,18 +1,21 @@
-"""Checks a node's memory, disk, network interface, container runtime and image."""
+"""Checks a node's memory, disk, network interface, InfiniBand adapters, container runtime and image."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torusrun.orchestrator.nodes.preflight.order import WantedNode
+from torusrun.orchestrator.nodes.preflight.judge import ADAPTER, gigabits
+from torusrun.orchestrator.nodes.preflight.messages import WantedNode
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding
 from torusrun.training.files.job_memory import memory
 from torusrun.training.meeting.addresses import RendezvousError, address_of_host
 
+RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 MIB = 1024**2
 
 
@@ -57,5 +60,43 @@ def _enough(check: str, free_bytes: float, wanted_bytes: float | None) -> NodeFi
 
 
 def _present(check: str, path: str, right: int) -> NodeFinding:
-    there = os.access(path, right)
-    return NodeFinding(check, Judgement.GOOD if there else Judgement.BAD, path if there else f"{path} cannot be used")
+    if os.access(path, right):
+        return NodeFinding(check, Judgement.GOOD, path)
+    return NodeFinding(check, Judgement.BAD, f"{path} cannot be used")
+
+
+def ports(hcas: Sequence[str], root: Path = Path("/")) -> tuple[list[NodeFinding], dict[str, float]]:
+    """Whether a port of each of these adapters is up, and the rates of those that are, in bytes per second.
+
+    An adapter is 'mlx5_0', or 'mlx5_0:1' for one port. The supervisor compares the rates of the nodes.
+    """
+    findings, rates = [], {}
+    for hca in hcas:
+        check = f"{ADAPTER} {hca}"
+        rate, states = _best(hca, root)
+        if rate is None:
+            findings.append(NodeFinding(check, Judgement.BAD, states or "missing", "ACTIVE, LinkUp"))
+        else:
+            rates[check] = rate
+            findings.append(NodeFinding(check, Judgement.GOOD, gigabits(rate)))
+    return findings, rates
+
+
+def _best(hca: str, root: Path) -> tuple[float | None, str]:
+    """The highest rate of the adapter's ports that are up, in bytes per second (None without one), and their states."""
+    adapter, _, port = hca.partition(":")
+    rates, states = [], []
+    for folder in sorted((root / "sys/class/infiniband" / adapter / "ports").glob(port or "*")):
+        state, physical, rate = (_read(folder / name) for name in ("state", "phys_state", "rate"))
+        states.append(f"port {folder.name} is {state}, {physical}")
+        if "ACTIVE" in state and "LinkUp" in physical and (speed := RATE.match(rate)):
+            rates.append(float(speed[1]) * 1e9 / 8)
+    return max(rates, default=None), ", ".join(states)
+
+
+def _read(path: Path) -> str:
+    """'ACTIVE' from '4: ACTIVE'; '' if the file cannot be read."""
+    try:
+        return path.read_text().strip().rpartition(": ")[2]
+    except OSError:
+        return ""
