@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base import lock, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError, explained
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.base.states import State
@@ -31,12 +32,38 @@ from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.fits import misfits
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.with_values import with_values
-from torusrun.orchestrator.sweeps.study_plan import without_optuna
 from torusrun.orchestrator.sweeps.table import results
 
+ASKING_S = 60.0
+LEAST = (4, 3)  # of Optuna: since then its lock on a journal ends some time after the process that held it was killed
+PROBE = "import importlib.util as u, importlib.metadata as m; print(u.find_spec('optuna') and m.version('optuna'))"
 LOCK_S = 120.0  # the jobs of a sweep may all begin at once, and each holds the lock for a moment
 CUT_OFF = (State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL)  # the member continues once it is resumed
 RUN = "run"  # the attribute of a trial that has the member's id
+
+
+def check_optuna(python: str) -> None:
+    """Raise UserError if the Python of the jobs has no Optuna, or an old one; not if it cannot be run here."""
+    try:
+        said = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
+    except SiteError:  # it may be on the nodes alone; the job says it, too
+        return
+    found = re.search(r"^(None|(\d+)\.(\d+)\S*)$", said.stdout, re.MULTILINE)
+    if said.exit_code or not found:
+        return
+    if found[1] == "None":
+        raise UserError(without_optuna(python))
+    if (int(found[2]), int(found[3])) < LEAST:
+        raise UserError(without_optuna(python, found[1]))
+
+
+def without_optuna(python: str, version: str = "") -> str:
+    """What is wrong with the Optuna of this Python, '' for none, and how to mend it."""
+    least = ".".join(map(str, LEAST))
+    return (
+        f"the study of the sweep needs Optuna {least} or newer in the Python of its jobs, and {python} has "
+        f"{version or 'none'}: install torusrun[optuna] there, as by pip install 'optuna>={least}'"
+    )
 
 
 def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:

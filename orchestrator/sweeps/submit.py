@@ -30,9 +30,7 @@ from torusrun.orchestrator.run.state import next_job
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sweeps.batches import NOBODY, AtWork, Batch, MemberAttempt, batches
-from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
-from torusrun.orchestrator.sweeps.study_plan import check_optuna
 
 NO_JOBS = "it has no jobs"
 
@@ -69,6 +67,8 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
     if sweep.site.host:
         raise UserError(f"the site is reached through {sweep.site.host}: this is done there, or by `torusrun submit`")
     if sweep.study:
+        from torusrun.orchestrator.sweeps.study_in_job import check_optuna
+
         check_optuna(sweep.site.interpreter)
     firsts = without_bad_hosts([attempt_plan.first(member.plan) for member in sweep.members])
     members = [(member.run, planned) for member, planned in zip(sweep.members, firsts, strict=True)]
@@ -89,7 +89,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
     images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
     found = {name: create.image_of(plan) for name, plan in images.items()}
     facts = create.facts_of(attempts[0].planned.plan, source, origin)
-    folder, unfinished, expected = sweep.folder, sweep.folder.unfinished, cost(sweep).kept
+    folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
     with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
         try:
@@ -100,7 +100,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
-            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once, expected).write(unfinished)
+            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
             if sweep.study:
                 write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)

@@ -100,7 +100,6 @@ def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.sweeps import preview
-    from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
     if args.hosts or args.ask or args.check:
@@ -108,10 +107,10 @@ def _sweep(args: argparse.Namespace) -> int:
     asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
-        print(json.dumps(preview.as_json(sweep, cost(sweep)), indent=1))
+        print(json.dumps(preview.as_json(sweep, preview.cost(sweep)), indent=1))
         return DONE
     print(_words(with_expected_grid(sweep.members[0].plan)))
-    print("\n" + "\n".join(preview.lines(sweep, cost(sweep))))
+    print("\n" + "\n".join(preview.lines(sweep, preview.cost(sweep))))
     return DONE
 
 
