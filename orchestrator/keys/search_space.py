@@ -25,8 +25,6 @@ def study(sweep: SweepKeys) -> Study:
     for name, means in (("trials", "how many members it has"), ("metric", "what it compares"), ("goal", "max or min")):
         if getattr(sweep, name) is None:
             raise _wrong(Mark("sweep"), f"a study needs {name!r}: {means}")
-    if sweep.listed:
-        raise _wrong(Mark("sweep"), "'list' chooses members before they are submitted: leave it out")
     if not sweep.values:
         raise _wrong(Mark("sweep"), f"its study has nothing to choose; give a key {HOW}")
     searched = tuple(_searched(key, node) for key, node in sweep.values.items())
