@@ -25,9 +25,9 @@ from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.progress_text import words
 from torusrun.orchestrator.show.screen import final_table, live
 from torusrun.orchestrator.show.screen.live import Line
+from torusrun.orchestrator.show.screen.printed import words
 from torusrun.training.reporting.metrics import Metrics
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)

@@ -17,8 +17,8 @@ from torusrun.orchestrator.show.account import COLUMNS, forecast_line, time_line
 from torusrun.orchestrator.show.page.charts import Drawn, Row
 from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview
 from torusrun.orchestrator.show.page.settings import MISSING, changes, differing, settings
-from torusrun.orchestrator.show.progress_text import figures, remark
 from torusrun.orchestrator.show.screen.nodes import remark as slow_rank
+from torusrun.orchestrator.show.screen.printed import figures, remark
 from torusrun.training.counted import counted
 
 MOST_ERROR_LINES = 12

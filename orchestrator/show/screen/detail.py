@@ -69,12 +69,12 @@ MARKS = re.compile(r"[\s~^]*")  # a line in which Python marks a part of the lin
 
 @dataclass(frozen=True)
 class Detail:
-    """`losses` are (step, loss); `error` has the newest line last; `said` is the end of rank 0's log."""
+    """`losses` are (step, loss); `error` has the newest line last; `log` is the end of rank 0's."""
 
     losses: Sequence[tuple[float, float]] = ()
     nodes: Sequence[NodeHeard] = ()
     error: Sequence[str] = ()
-    said: Sequence[str] = ()
+    log: Sequence[str] = ()
 
 
 class Details:
@@ -97,8 +97,8 @@ class Details:
             self._error = first_error(self.run, view.attempt)
             now_s = time.monotonic()
             self._due_s = now_s + max(LOOK_S, RESTS * (now_s - began_s))
-        said = [plain(line) for line in tail(attempt.rank_log(0), LOG_LINES, LOG_LINES * LINE_BYTES) if line.strip()]
-        return Detail(self._losses.read(), self._nodes, self._error, said)
+        log = [plain(line) for line in tail(attempt.rank_log(0), LOG_LINES, LOG_LINES * LINE_BYTES) if line.strip()]
+        return Detail(self._losses.read(), self._nodes, self._error, log)
 
 
 def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:

@@ -18,9 +18,8 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import follow
 from torusrun.orchestrator.run.state.outcome import DONE
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.progress_text import figures, remark, words
 from torusrun.orchestrator.show.screen import printed
-from torusrun.orchestrator.show.screen.printed import said_by
+from torusrun.orchestrator.show.screen.printed import figures, remark, said_by, words
 
 LEAST_BAR = 10
 MOST_BAR = 40
