@@ -20,8 +20,7 @@ from torusrun.orchestrator.run.plan import packages
 from torusrun.orchestrator.run.state.account import Account, read_account
 from torusrun.orchestrator.run.state.advice import ADVICE
 from torusrun.orchestrator.show.account import time_lines
-from torusrun.orchestrator.show.logs.failures import bad_ends
-from torusrun.orchestrator.show.logs.files import Logs, written_s
+from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
 MOST_ENDS = 8
 MOST_EARLIER = 8  # lines
@@ -187,11 +186,6 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, Sequence[str]]:
     found = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
     if found:
         _, origin, error = min(found, key=lambda one: one[0])
-        return _who(origin), error.lines[-MOST_LINES:]
+        return who(origin), error.lines[-MOST_LINES:]
     _, end = logs.end_of_job()
     return ("the job", end) if end else ("", ())
-
-
-def _who(origin: str) -> str:
-    name = origin.removesuffix(" | ").strip()
-    return f"rank {name}" if name.isdecimal() else f"the {name}"

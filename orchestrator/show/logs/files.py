@@ -16,7 +16,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import attempt_folders
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last
-from torusrun.orchestrator.run.folder.records import End
+from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.poll import standing
 from torusrun.orchestrator.run.state.record import Record, read_record
@@ -145,3 +145,20 @@ def named(found: Iterable[Logs]) -> list[Logs]:
     """These logs by attempt; each has its attempt's name if there are several."""
     known = sorted(found, key=lambda one: one.attempt.number)
     return [replace(one, name=f"#{one.attempt.number} " if len(known) > 1 else "") for one in known]
+
+
+def bad_ends(attempt: Attempt) -> list[RankEnd]:
+    """The ends of the ranks that failed, by time. Records that cannot be read are left out."""
+    ends = []
+    for rank in attempt_folders.recorded(attempt)["end"]:
+        with contextlib.suppress(SiteError):
+            ends.append(RankEnd.read(attempt.rank_end(rank)))
+    return sorted((end for end in ends if end.failed), key=lambda end: end.ended_s)
+
+
+def who(origin: str) -> str:
+    """Who wrote lines with this origin: 'rank 3', 'the job', 'rank 3 of attempt 2'."""
+    name = origin.removesuffix(" | ").rpartition("#")[2].strip()
+    attempt, _, name = name.rpartition(" ") if "#" in origin else ("", "", name)
+    writer = f"rank {name}" if name.isdecimal() else f"the {name}"
+    return f"{writer} of attempt {attempt.strip()}" if attempt else writer
