@@ -7,7 +7,7 @@ all-reduce counts as much as a large one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,30 +25,21 @@ from torusrun.training.reporting.events import DECODE, MEASURED, READ, READ_AGAI
 
 MOST_RANKS, MOST_BYTES, LEAST_S, MOST_S = 10_000_000, 1e15, 1e-9, 1e6
 
-# (steps, bytes sent per byte) by number of ranks
-SHAPES: dict[str, Callable[[int], tuple[int, float]]] = {
-    "all_reduce": lambda ranks: (2 * (ranks - 1), 2 * (ranks - 1) / ranks),
-    "reduce_scatter": lambda ranks: (ranks - 1, (ranks - 1) / ranks),
-    "all_gather": lambda ranks: (ranks - 1, (ranks - 1) / ranks),
-    "send": lambda ranks: (1, 1.0),
-}
-
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """One measured time on one link class."""
+    """One measured all-reduce on one link class."""
 
     link: str
-    operation: str
     ranks: int
     size_bytes: float
     time_s: float
 
     @property
     def terms(self) -> tuple[float, float]:
-        """The factors of alpha and beta."""
-        steps, share = SHAPES[self.operation](self.ranks)
-        return steps, share * self.size_bytes
+        """The factors of alpha and beta: the steps of a ring, and the bytes that one rank sends."""
+        steps = 2 * (self.ranks - 1)
+        return steps, steps / self.ranks * self.size_bytes
 
 
 @dataclass(frozen=True)
@@ -63,31 +54,24 @@ class Fit:
     rows: int
 
 
-def read(written: Any) -> list[MeasuredTime]:
-    """The rows of a calibration file. Raises UserError with the first wrong row."""
-    if not isinstance(written, dict) or written.get("schema") != 1 or not isinstance(written.get("rows"), list):
-        raise UserError('must be {"schema": 1, "rows": [...]}; see docs/guides/predict.md')
-    return [_row(row, index) for index, row in enumerate(written["rows"])]
-
-
 def fits(rows: Sequence[MeasuredTime]) -> list[Fit]:
     """One Fit per link class, in the order of the rows. Raises UserError if the rows do not determine one."""
     return [_fit(link, [row for row in rows if row.link == link]) for link in dict.fromkeys(row.link for row in rows)]
 
 
-def _row(row: Any, index: int) -> MeasuredTime:
+def _row(row: Mapping[str, Any]) -> MeasuredTime:
+    """A row of the metrics. Raises UserError for a damaged one."""
     try:
-        found = MeasuredTime(row["link"], row["operation"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
-        named = isinstance(found.link, str) and found.link and found.operation in SHAPES
-        counted = type(found.ranks) is int and 2 <= found.ranks <= MOST_RANKS
-        if not (named and counted and 0 <= found.size_bytes <= MOST_BYTES and LEAST_S <= found.time_s <= MOST_S):
+        measured = MeasuredTime(row["link"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
+        named = isinstance(measured.link, str) and measured.link and row["operation"] == "all_reduce"
+        counted = type(measured.ranks) is int and 2 <= measured.ranks <= MOST_RANKS
+        if not (named and counted and 0 <= measured.size_bytes <= MOST_BYTES and LEAST_S <= measured.time_s <= MOST_S):
             raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(
-            f"rows[{index}] must have link, operation ({', '.join(SHAPES)}), ranks (2 or more), bytes, "
-            f"and time_s above 0; it is {str(row)[:80]}"
+            f"a measured link must have a name, an all_reduce, ranks (2 or more), bytes, and a time: {str(row)[:80]}"
         ) from None
-    return found
+    return measured
 
 
 def _fit(link: str, rows: list[MeasuredTime]) -> Fit:
@@ -177,7 +161,7 @@ def of(folder: RunFolder) -> Found:
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
     return Found(
         folder.run_id,
-        tuple(fits(read({"schema": 1, "rows": [row for row in newest if "link" in row]}))),
+        tuple(fits([_row(row) for row in newest if "link" in row])),
         computed[0]["model"],
         max(few_s - few * image_s, 0.0) * 1e6,
         image_s * 1e6,

@@ -1,15 +1,12 @@
 """
 A job on the run's nodes measures the compute time of a rank, and the intra-node and inter-node links. The fitted values
-are written beside the site's file, where plan and predict read them. FILE.json holds your own measurements, as in
-  {"schema": 1, "rows": [{"link": "node", "operation": "all_reduce", "ranks": 4, "bytes": 1048576, "time_s": 0.0001}]}
-innermost link first. Its links are only printed, for predict --network.
+are written beside the site's file, where plan and predict read them.
 A command runs for some of its reported steps on two numbers of nodes, or of ranks of one node, one after the other.
 
 examples:
   torusrun calibrate examples/digits.yaml
   torusrun calibrate program.yaml --nodes 2,8 --steps 200
   torusrun calibrate run.yaml --from last
-  torusrun calibrate measured.json > links.yaml && torusrun predict run.yaml --network links.yaml
 """
 
 from __future__ import annotations
@@ -18,13 +15,11 @@ import argparse
 import contextlib
 import json
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.cli.verbs import shared_arguments
-from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -46,8 +41,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.file.endswith(".json"):
-        return _printed(Path(args.file), args.json)
     from torusrun.orchestrator.cli.api import plan
     from torusrun.orchestrator.predict.measurements import keep, words
 
@@ -146,38 +139,3 @@ def _measured(args: argparse.Namespace) -> RunFolder:
     if view.state is not State.COMPLETED:
         raise UserError(f"{run.id} is {view.state.value} ({view.reason}): nothing was measured")
     return run.folder
-
-
-def _printed(path: Path, as_json: bool) -> int:
-    from torusrun.orchestrator.predict import measurements
-
-    try:
-        found = measurements.fits(measurements.read(_read(path)))
-        if not found:
-            raise UserError("has no rows")
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    print(json.dumps({"schema": 1, "links": [fit.__dict__ for fit in found]}, indent=1) if as_json else _yaml(found))
-    return DONE
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"is not JSON: {error}") from None
-
-
-def _yaml(fits: list[Any]) -> str:
-    """The text that predict --network reads."""
-    lines = ["# fitted to measured times", "network:"]
-    for fit in fits:
-        lines += [
-            f"  {json.dumps(fit.link)}:  # {counted(fit.rows, 'row')}, worst error {fit.worst_percent:.1f} %",
-            f"    members: {fit.ranks}",
-            f"    bandwidth_bytes_per_s: {1 / fit.beta_s_per_byte:.6g}",
-            f"    latency_s: {fit.alpha_s:.6g}",
-        ]
-    return "\n".join(lines)

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
-from torusrun.orchestrator.forecast.constants import table
+from torusrun.orchestrator.forecast.constants import network, table, with_ranks_per_node
 from torusrun.orchestrator.forecast.device import power_w
 from torusrun.orchestrator.forecast.forecast import Forecast, forecast
-from torusrun.orchestrator.forecast.networks import network, with_ranks_per_node
 from torusrun.orchestrator.forecast.step import InputTime, norms_s
 from torusrun.orchestrator.forecast.workload import Asked, Communication, PhaseSteps, Workload, workload, workload_of
 from torusrun.orchestrator.place.cost import regular
