@@ -124,6 +124,30 @@ def test_one_run_at_80_x_24() -> None:
     assert shown[-1] == "  epoch 19" and "log of rank 0" in shown
 
 
+def head(shown: View, width: int) -> str:
+    return of_one(shown, Detail(), width)[0]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (120, f"{NAME} RUNNING {'━' * 10}╸{'━' * 29} step 120/450"),
+        (80, f"{NAME} RUNNING {'━' * 8}╸{'━' * 23} step 120/450"),
+        (40, "RUNNING ━━━━━╺━━━━━━━━━━━━━ step 120/450"),
+    ],
+)
+def test_the_head_keeps_state_bar_and_step(width: int, shown: str) -> None:
+    line = head(FAST, width)
+    assert len(line) == len(shown) and line.startswith(shown.partition("━")[0]) and line.endswith(" step 120/450")
+    steps = [head(replace(FAST, step=step), width) for step in (9, 99, 449)]
+    assert len({sum(text.count(mark) for mark in "━╸╺") for text in steps}) == 1 and "step   9/450" in steps[0]
+
+
+def test_without_a_number_of_steps_there_is_no_bar() -> None:
+    assert head(replace(FAST, total_steps=None), 80) == f"{NAME} RUNNING step 120"
+    assert head(replace(FAST, step=None), 80) == f"{NAME} RUNNING"
+
+
 def test_one_run_at_40_x_10_keeps_its_state_and_the_error() -> None:
     shown = of_one(FAST, DETAIL, 40, 9)
     assert shown[0].startswith("RUNNING ━━━") and "  ValueError: it broke" in shown and len(shown) <= 9

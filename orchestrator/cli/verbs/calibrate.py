@@ -100,7 +100,7 @@ def _reported(folder: RunFolder, steps: int) -> None:
     """
     from torusrun.orchestrator.base.states import State
     from torusrun.orchestrator.run.attempts.cancel import cancel
-    from torusrun.orchestrator.show.screen import live
+    from torusrun.orchestrator.show.screen import printed
 
     reported: list[tuple[int, float]] = []  # the first step with its time, and that with which it is enough
 
@@ -115,7 +115,7 @@ def _reported(folder: RunFolder, steps: int) -> None:
                 cancel(folder)
 
     try:
-        view = live.show(folder, seen)
+        (view,) = printed.show([folder], seen)
     except BaseException:
         with contextlib.suppress(TorusrunError):
             cancel(folder)
@@ -128,14 +128,14 @@ def _reported(folder: RunFolder, steps: int) -> None:
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
     from torusrun.orchestrator.cli.api import State, open_run, plan, submit
-    from torusrun.orchestrator.show.screen import live
+    from torusrun.orchestrator.show.screen import printed
 
     settings = [*args.settings, "program=measure"]
     shared_arguments.here(plan(args.file, site=args.site, settings=settings).site, "calibrate")
     run = open_run(args.measured) if args.measured else submit(args.file, site=args.site, settings=settings)
     if run.plan.run.program != "measure":
         raise UserError(f"{run.id} is not a measuring run; submit one with --set program=measure")
-    view = live.show(run.folder)
+    (view,) = printed.show([run.folder])
     if view.state is not State.COMPLETED:
         raise UserError(f"{run.id} is {view.state.value} ({view.reason}): nothing was measured")
     return run.folder

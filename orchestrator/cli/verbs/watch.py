@@ -134,18 +134,11 @@ def follow_sweep_to_end(sweep: Sweep) -> int:
 
 
 def follow_to_end(run: Run) -> int:
-    """Show one run in one line until it is over, then its table; returns the exit code for its outcome."""
+    """Show one run until it is over, then its table; returns the exit code for its outcome."""
     from torusrun.orchestrator.cli.api import RunThere
-    from torusrun.orchestrator.show.screen import final_table as report
-    from torusrun.orchestrator.show.screen import live
 
     if isinstance(run, RunThere):
         from torusrun.orchestrator.cli import elsewhere
 
         return elsewhere.follow([run.known])
-    view = live.show(run.folder)
-    if is_quiet():
-        _complain([view])
-    else:
-        report.show(report.rows(run.folder, view), view.state)
-    return DONE if view.state is State.COMPLETED else RUN_FAILED
+    return _outcome(_follow([run.folder]))

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, LABEL, Axis, Curve
-from torusrun.orchestrator.base.shown.numbers import number, thousands
+from torusrun.orchestrator.base.shown.numbers import number, steps, thousands
 from torusrun.orchestrator.base.shown.table import LEAST_NAME, Column, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.colours import REMARK
+from torusrun.orchestrator.base.terminal.colours import REMARK, of
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.terminal.width import CUT, cut, wrapped
 from torusrun.orchestrator.place.hosts.folded import folded
@@ -23,7 +24,6 @@ from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.listing import ETA, RESULT, STATE, STEP
 from torusrun.orchestrator.show.screen import nodes as node_table
 from torusrun.orchestrator.show.screen.detail import Detail
-from torusrun.orchestrator.show.screen.live import Line
 from torusrun.orchestrator.show.screen.nodes import NodeHeard
 from torusrun.orchestrator.show.screen.printed import figures
 from torusrun.training.counted import counted
@@ -109,6 +109,34 @@ def _rows(table: Table[Row], width: int, head: str) -> list[Text]:
     return rows
 
 
+LEAST_BAR, MOST_BAR = 10, 40
+
+
+@dataclass(frozen=True)
+class Head:
+    """The name, the state, the bar and the step of a run in one line; a narrow one has no name."""
+
+    view: View
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        view, style = self.view, of(self.view.state)
+        parts = [Text(plain(view.run), "bold"), Text(view.state.value, style)]
+        bar = view.step is not None and bool(view.total_steps)
+        if bar:  # the step has the same width from step to step, so that the bar keeps its width
+            parts.append(Text(f"step {view.step:>{len(str(view.total_steps))}}/{view.total_steps}"))
+        elif view.step is not None:
+            parts.append(Text(f"step {steps(view.step, view.total_steps)}"))
+        room = options.max_width - sum(part.cell_len + 1 for part in parts)
+        if bar and room < LEAST_BAR:
+            room += parts.pop(0).cell_len + 1
+        if bar and (room := min(room, MOST_BAR)) >= LEAST_BAR:
+            whole = ProgressBar(view.total_steps or 0, view.step or 0, room, complete_style=style, finished_style=style)
+            drawn = Text.assemble(*((segment.text, segment.style or "") for segment in console.render(whole)))
+            drawn.truncate(room, pad=True)  # a terminal without colours gets no remaining part
+            parts.insert(-1, drawn)
+        yield Text(" ", no_wrap=True, overflow="ellipsis").join(parts)
+
+
 CURVE_ROWS = 6
 LEAST_CURVE_ROWS = 2
 MOST_REMARKS = 3
@@ -116,8 +144,7 @@ MOST_REMARKS = 3
 
 def of_one(view: View, detail: Detail, width: int, height: int, *, blocks: bool = True) -> list[RenderableType]:
     """At most `height` lines of at most `width` columns; `blocks`: the terminal has block characters."""
-    bare = replace(view, loss=None, eta_s=None, accuracy=None, images_per_s=None, age_s=None, reason="", pause="")
-    lines: list[RenderableType] = [Line(bare, "", "\n")]
+    lines: list[RenderableType] = [Head(view)]
     lines += [Text(cut(text, width)) for text in _facts(view) if text]
     remarks = wrapped(plain(view.remarks), width) if view.remarks else []
     lines += [Text(cut(text.strip(), width), REMARK) for text in remarks[:MOST_REMARKS]]
