@@ -12,9 +12,9 @@ import pytest
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.wire.connection import Connection, Frame
 from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
-from torusrun.orchestrator.nodes.preflight.messages import Errand, Hello, hear, say
-from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
-from torusrun.orchestrator.nodes.preflight.preflight import passed
+from torusrun.orchestrator.nodes.connections import KnownNode, Nodes
+from torusrun.orchestrator.nodes.messages import Errand, Hello, hear, say
+from torusrun.orchestrator.nodes.preflight import passed
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.how_ended import How

@@ -12,10 +12,10 @@ import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.keys.site import Node, PreflightSettings, Site
-from torusrun.orchestrator.nodes.preflight import gpus, machine, node, pair
-from torusrun.orchestrator.nodes.preflight.judge import ANSWER, compared, judge
-from torusrun.orchestrator.nodes.preflight.machine import ports
-from torusrun.orchestrator.nodes.preflight.messages import WantedNode, wanted
+from torusrun.orchestrator.nodes import gpus, machine, node, pair
+from torusrun.orchestrator.nodes.judge import ANSWER, compared, judge
+from torusrun.orchestrator.nodes.machine import ports
+from torusrun.orchestrator.nodes.messages import WantedNode, wanted
 from torusrun.orchestrator.run.folder.node_findings import (
     Judgement,
     MeasuredPair,

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torusrun.orchestrator.nodes.preflight.judge import ADAPTER, gigabits
-from torusrun.orchestrator.nodes.preflight.messages import WantedNode
+from torusrun.orchestrator.nodes.judge import ADAPTER, gigabits
+from torusrun.orchestrator.nodes.messages import WantedNode
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding
 from torusrun.training.files.job_memory import memory
 from torusrun.training.meeting.addresses import RendezvousError, address_of_host

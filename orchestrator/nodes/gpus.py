@@ -17,7 +17,7 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.load.gpus import restriction
-from torusrun.orchestrator.nodes.preflight.messages import WantedNode
+from torusrun.orchestrator.nodes.messages import WantedNode
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding
 
 ANSWER_S = 20.0  # without persistence mode the driver is loaded by the first query

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 from torusrun.orchestrator.job.wire.connection import Connection
 from torusrun.orchestrator.job.wire.proof import CALLED, Proofs
-from torusrun.orchestrator.nodes.preflight.judge import Pairs, suspects
-from torusrun.orchestrator.nodes.preflight.messages import Errand, Hello, NodeReport, Result, hear, say
-from torusrun.orchestrator.nodes.preflight.pair import OPEN_S, TOKEN_BYTES
+from torusrun.orchestrator.nodes.judge import Pairs, suspects
+from torusrun.orchestrator.nodes.messages import Errand, Hello, NodeReport, Result, hear, say
+from torusrun.orchestrator.nodes.pair import OPEN_S, TOKEN_BYTES
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.run.folder.node_findings import MeasuredPair
 from torusrun.training.meeting.addresses import RendezvousError, listen

@@ -18,9 +18,9 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.job.wire.connection import Connection
 from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
-from torusrun.orchestrator.nodes.preflight import gpus, pair
-from torusrun.orchestrator.nodes.preflight.machine import machine, ports
-from torusrun.orchestrator.nodes.preflight.messages import (
+from torusrun.orchestrator.nodes import gpus, pair
+from torusrun.orchestrator.nodes.machine import machine, ports
+from torusrun.orchestrator.nodes.messages import (
     Errand,
     Hello,
     NodeOrder,
