@@ -19,7 +19,7 @@ from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan import packages
 from torusrun.orchestrator.run.state.account import Account, read_account
 from torusrun.orchestrator.run.state.advice import ADVICE
-from torusrun.orchestrator.show.account import time_lines
+from torusrun.orchestrator.show.listing import time_lines
 from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
 MOST_ENDS = 8

@@ -14,8 +14,8 @@ from torusrun.orchestrator.base.shown.numbers import size
 from torusrun.orchestrator.run.folder import index, provenance
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.account import forecast_line
 from torusrun.orchestrator.show.comparison import Comparison, compare
+from torusrun.orchestrator.show.listing import forecast_line
 from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview, records
 from torusrun.orchestrator.show.page.settings import changes, settings
 from torusrun.training.counted import counted

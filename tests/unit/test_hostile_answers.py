@@ -31,8 +31,7 @@ from torusrun.orchestrator.run.folder.events import Started, Submitting
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.account import Account, account
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.account import account_lines
-from torusrun.orchestrator.show.listing import listing
+from torusrun.orchestrator.show.listing import account_lines, listing
 from torusrun.orchestrator.show.screen import pages
 from torusrun.orchestrator.show.screen.detail import Detail
 

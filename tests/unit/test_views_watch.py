@@ -20,8 +20,7 @@ from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.show.screen import final_table
-from torusrun.orchestrator.show.screen.printed import words
+from torusrun.orchestrator.show.screen.printed import end_rows, show_table, words
 from torusrun.training.reporting.metrics import Metrics
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
@@ -126,11 +125,11 @@ class Screen:
 def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    final_table.show(final_table.rows(run, FAILED), FAILED.state)
+    show_table(end_rows(run, FAILED), FAILED.state)
     plain_lines = capsys.readouterr().out.splitlines()
     assert f"state          FAILED: {FAILED.reason}" in plain_lines
     screen = Screen(monkeypatch, "stdout")
-    final_table.show(final_table.rows(run, FAILED), FAILED.state)
+    show_table(end_rows(run, FAILED), FAILED.state)
     shown = screen.closed()
     assert "\x1b[31mFAILED: " in shown
     lines = [text.rstrip() for text in bare(shown).splitlines()]
@@ -143,7 +142,7 @@ def test_the_table_at_the_end_folds_in_its_column_on_a_terminal(
 def test_the_table_at_the_end_shows_an_ensemble(run: RunFolder) -> None:
     evaluation = {"accuracy": 0.96, "top5": 0.999, "members": [0.97, 0.95], "best_member": 0.97, "ensemble": 0.98}
     Metrics(run.metrics, 1).write("done", step=40, **evaluation)
-    table = dict(final_table.rows(run, replace(FAILED, accuracy=0.96)))
+    table = dict(end_rows(run, replace(FAILED, accuracy=0.96)))
     assert table["test accuracy"] == "96.00% (top 5: 99.90%)"
     assert table["ensemble"] == "98.00% (2 members, the best has 97.00%)"
 

@@ -98,12 +98,12 @@ def _on_screen(runs: Sequence[RunFolder]) -> list[View]:
 def _table(runs: Sequence[RunFolder], views: Sequence[View]) -> None:
     from torusrun.orchestrator.base.terminal import output
     from torusrun.orchestrator.show.listing import listing
-    from torusrun.orchestrator.show.screen import final_table as report
+    from torusrun.orchestrator.show.screen.printed import end_rows, show_table
 
     if is_quiet():
         return _complain(views)
     if len(views) == 1:
-        report.show(report.rows(runs[0], views[0]), views[0].state)
+        show_table(end_rows(runs[0], views[0]), views[0].state)
         return
     from torusrun.orchestrator.run.state.attention import counts, ordered
 

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
-from torusrun.orchestrator.show.account import COLUMNS, forecast_line, time_lines
+from torusrun.orchestrator.show.listing import ATTEMPTS, forecast_line, time_lines
 from torusrun.orchestrator.show.page.charts import Drawn, Row
 from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview
 from torusrun.orchestrator.show.page.settings import MISSING, changes, differing, settings
@@ -120,7 +120,7 @@ def _attempts(facts: RunFacts) -> Cells | None:
         return None
     reasons = {event.attempt: event.reason for event in facts.events if isinstance(event, Ended)}
     why: Column[AttemptFacts] = Column("WHY", lambda one: reasons.get(one.attempt), right=False)
-    return _cells(Table((*COLUMNS, why), facts.account.attempts[-MOST_ATTEMPTS:]), facts.shown)
+    return _cells(Table((*ATTEMPTS, why), facts.account.attempts[-MOST_ATTEMPTS:]), facts.shown)
 
 
 RANKS: tuple[Column[tuple[str, RankSteps]], ...] = (
