@@ -87,7 +87,7 @@ def test_one_recipe_is_shown_within_80_columns(name: str, capsys: pytest.Capture
     assert main(["recipes", "show", name]) == 0
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
-    assert load(name).title.split()[0] in shown and "learning rate\n" in shown
+    assert load(name).title.split()[0] in shown and "learning rate" in shown
     assert main(["recipes", "show", name, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["train"]["recipe"] == name and found["marks"]["batch"]["source"]

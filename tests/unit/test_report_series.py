@@ -14,7 +14,6 @@ from torusrun.orchestrator.show.page.chart import (
     WIDTH,
     Chart,
     ChartLine,
-    powers,
     ticks,
     written,
 )
@@ -74,13 +73,12 @@ def test_ticks_are_round_and_written_alike() -> None:
     ):
         found = ticks(low, high)
         assert [*map(written(found), found)] == shown
-    assert powers(0.08, 7.0) == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0] and powers(1e-9, 1e9) == [1e-9, 1e-5, 1e-1, 1e3, 1e7]
 
 
 @given(st.lists(st.lists(st.tuples(st.floats(0, 1e15), VALUES), min_size=1, max_size=5), min_size=1, max_size=4))
 def test_all_of_a_chart_is_within_its_frame(groups: list[list[tuple[float, float]]]) -> None:
     lines = [ChartLine(name, group, number) for number, (name, group) in enumerate(zip("ABCD", groups, strict=False))]
-    drawn = ElementTree.fromstring(Chart("Loss", "samples", lines, may_be_log=True).svg)
+    drawn = ElementTree.fromstring(Chart("Loss", "samples", lines).svg)
     assert len(drawn.findall("polyline")) == len(lines)
     for element in drawn.iter("polyline"):
         for x, y in (map(float, point.split(",")) for point in element.get("points", "").split()):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, inf, log10
+from math import ceil, floor, log10
 from xml.sax.saxutils import escape, quoteattr
 
 from torusrun.orchestrator.base.render.html import Markup
-from torusrun.orchestrator.base.shown.curve import Axis, Points
+from torusrun.orchestrator.base.shown.curve import Points, share
 
 MOST_TICKS = 5
 LEAST_TICKS = 1e-300  # the shortest axis with more than one tick
@@ -25,16 +25,6 @@ def ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
         if last - first < most:
             return [number * step for number in range(first, last + 1)]
     raise AssertionError
-
-
-def powers(low: float, high: float) -> list[float]:
-    """Numbers from `low` to `high` for a logarithmic axis: powers of ten, and if they are few 2 and 5 of each."""
-    first, last = floor(log10(low)), ceil(log10(high))
-    every = max(1, ceil((last - first) / MOST_TICKS))
-    values = [10.0**number for number in range(first, last + 1, every)]
-    if last - first <= 3:
-        values = [factor * power for power in values for factor in (1.0, 2.0, 5.0)]
-    return [value for value in values if low <= value <= high]
 
 
 def written(values: list[float]) -> Callable[[float], str]:
@@ -54,7 +44,6 @@ WIDTH, HEIGHT = 360, 216
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40
 LETTER = 6.4  # the width of a character of a name, about
 APART = 13.0  # the least distance between names
-LOG_RATIO = 50.0
 COLOURS = 6  # classes c0 to c5; later lines are dashed
 
 
@@ -85,7 +74,6 @@ class Chart:
     lines: Sequence[ChartLine]
     from_zero: bool = False
     show: Callable[[float], str] | None = None
-    may_be_log: bool = False
 
     @property
     def svg(self) -> Markup:
@@ -105,17 +93,10 @@ class Chart:
         return min(0.0, min(values)), max(values) or 1.0
 
     @property
-    def _log(self) -> bool:
-        values = [y for _, y in self._points]
-        return self.may_be_log and min(values) > 0 and LOG_RATIO < max(values) / min(values) < inf
-
-    @property
     def _up(self) -> tuple[float, float]:
         """The ends of the y axis: a bit beyond the smallest and the largest value."""
         values = [y for _, y in self._points]
         low, high = min(values), max(values)
-        if self._log:
-            return low, high
         room = (high - low) * 0.04 or abs(high) * 0.04 or 1.0
         return (0.0 if self.from_zero else low - room), high + room
 
@@ -125,14 +106,14 @@ class Chart:
         return WIDTH - RIGHT - (6 + LETTER * longest if (longest := max(len(line.name) for line in self.lines)) else 0)
 
     def _at(self, point: tuple[float, float]) -> tuple[float, float]:
-        right, up = Axis().share(point[0], self._across), Axis(log=self._log).share(point[1], self._up)
+        right, up = share(point[0], self._across), share(point[1], self._up)
         return LEFT + right * (self._right - LEFT), HEIGHT - BOTTOM - up * (HEIGHT - BOTTOM - TOP)
 
     def _grid(self) -> Iterator[str]:
         """The ticks of both axes with lines for those of y, and the unit of x."""
         low, high = self._up
-        up = powers(low, high) if self._log else ticks(low, high)
-        show = self.show or ("{:g}".format if self._log else written(up))
+        up = ticks(low, high)
+        show = self.show or written(up)
         for value in up:
             _, y = self._at((0.0, value))
             yield _element("line", x1=LEFT, x2=f"{self._right:.1f}", y1=f"{y:.1f}", y2=f"{y:.1f}")

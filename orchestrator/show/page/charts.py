@@ -100,7 +100,7 @@ def charts(runs: Sequence[Drawn]) -> list[Chart]:
     units = {run.series.unit for run in runs if run.series.steps or run.series.evaluations}
     unit = "samples" if units == {"samples"} else "steps"
     made = (
-        Chart("Loss", unit, [*_losses(runs)], may_be_log=True),
+        Chart("Loss", unit, [*_losses(runs)]),
         Chart("Accuracy", unit, [*_accuracies(runs)], show=lambda share: f"{share * 100:.4g}%"),
         Chart("Throughput, images/s", unit, [*_rates(runs)], from_zero=True),
     )

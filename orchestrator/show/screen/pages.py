@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, LABEL, Axis, Curve
+from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, LABEL, Curve
 from torusrun.orchestrator.base.shown.numbers import number, steps, thousands
 from torusrun.orchestrator.base.shown.table import LEAST_NAME, Column, Table
 from torusrun.orchestrator.base.states import State
@@ -211,7 +211,7 @@ def _curve(losses: Sequence[tuple[float, float]], width: int, room: int, blocks:
     height, columns = room - 1, width - LABEL
     if len(losses) < 2 or height < LEAST_CURVE_ROWS or columns < LABEL:
         return []
-    curve = Curve({"loss": losses}, Axis(lambda step: f"step {step:.0f}"), Axis(number))
+    curve = Curve(losses, lambda step: f"step {step:.0f}", number)
     rows = curve.area(columns, height, BLOCKS if blocks else ASCII)
     return [*map(Text, curve.framed(rows)), Text(cut(curve.foot("loss", max(map(len, rows))), width), "dim")]
 
