@@ -162,12 +162,6 @@ def reference_batch(name: str) -> float:
     return constants.number(constants.entry("gpus", name, "--gpu")["reference_batch"])
 
 
-def power_w(name: str) -> float | None:
-    """The most watts that the GPU of the shipped device `name` may draw; None if unknown."""
-    written = constants.entry("gpus", name, "--gpu").get("power_w")
-    return constants.number(written) if written else None
-
-
 def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:
     """The name of the device of this type of a site, as h200, or else of this architecture, as sm_70.
 

@@ -60,7 +60,6 @@ class Forecast:
     validation_s: float
     node_hours: float
     points: float | None  # that the site charges
-    energy_kwh: float | None  # of the GPUs alone, at the most that they may draw
     epochs_to_target: float | None
     to_target_s: float | None
     target: str  # the accuracy
@@ -89,6 +88,7 @@ def forecast(asked: Asked) -> Forecast:
     local, alone = longest.batch / asked.ranks, _without_more_ranks(one)
     image_s = asked.device.image_s * longest.work * alone
     validation_s = asked.evaluations * _validation_s(asked)
+    node_hours, price = asked.nodes * (train_s + validation_s) / 3600, asked.points_per_node_hour
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
     parts = _doubts(asked, local, one)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
@@ -122,9 +122,8 @@ def forecast(asked: Asked) -> Forecast:
         images_per_s=images / train_s,
         train_s=train_s,
         validation_s=validation_s,
-        node_hours=asked.nodes * (train_s + validation_s) / 3600,
-        points=_times(asked.points_per_node_hour, asked.nodes * (train_s + validation_s) / 3600),
-        energy_kwh=_times(asked.power_w, asked.ranks * (train_s + validation_s) / 3.6e6),
+        node_hours=node_hours,
+        points=None if price is None else price * node_hours,
         epochs_to_target=target.expected,
         to_target_s=target.expected * (train_s + validation_s) / asked.epochs if target.expected else None,
         target=target.target,
@@ -176,16 +175,10 @@ def _totals(
     }
     if asked.points_per_node_hour is not None:
         found["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
-    if asked.power_w is not None:
-        found["energy_kwh"] = total.times(asked.ranks * asked.power_w / 3.6e6)
     if target.expected:
         ends = [bound * each / asked.epochs for bound, each in zip(total, target.interval, strict=True)]
         found |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
     return found
-
-
-def _times(price: float | None, amount: float) -> float | None:
-    return None if price is None else price * amount
 
 
 def _epochs(asked: Asked) -> Epochs:

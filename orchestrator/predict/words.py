@@ -97,7 +97,7 @@ def _rows(f: Forecast) -> dict[str, str]:
         **_input(f),
         "time": f"{duration(f.total_s)} ({_at(f, 'total_s', duration)}): {parts}",
         "node-hours": f"{f.node_hours:.4g} ({_at(f, 'node_hours', '{:.4g}'.format)})",
-        **_cost(f),
+        **({} if f.points is None else {"points": f"{f.points:.4g} ({_at(f, 'points', '{:.4g}'.format)})"}),
         "checkpoints": checkpoints_line(f.checkpoints),
     }
     if len(f.phases) > 1:
@@ -121,18 +121,6 @@ def _input(f: Forecast) -> dict[str, str]:
     return {
         "input": f"{thousands(rate)} images/s on {counted(f.ranks, 'rank')} ({between(bounds, thousands)}), {beside}"
     }
-
-
-def _cost(f: Forecast) -> dict[str, str]:
-    """The site's points and the GPUs' energy, of those that are known."""
-    rows = {}
-    if f.points is not None:
-        rows["points"] = f"{f.points:.4g} ({_at(f, 'points', '{:.4g}'.format)})"
-    if f.energy_kwh is not None:
-        watts = 3.6e6 * f.energy_kwh / f.ranks / f.total_s
-        between_kwh = _at(f, "energy_kwh", "{:.3g}".format)
-        rows["energy"] = f"at most {f.energy_kwh:.3g} kWh ({between_kwh}) by the GPUs, at their limit of {watts:.0f} W"
-    return rows
 
 
 def _at(f: Forecast, name: str, show: Callable[[float], str]) -> str:

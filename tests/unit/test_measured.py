@@ -284,7 +284,6 @@ def test_a_site_that_charges_points_and_known_gpus_show_what_a_run_costs(
     assert main(["predict", str(run_file), "--images-per-s", "10", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["points"] == pytest.approx(3 * said["node_hours"])
-    assert said["energy_kwh"] == pytest.approx(4 * 0.3 * said["total_s"] / 3600), "4 V100 of 300 W"
     assert main(["predict", str(run_file), "--images-per-s", "10"]) == 0
     assert "by the GPUs, at their limit of 300 W" in capsys.readouterr().out
     assert main(["plan", str(run_file), "--set", "nodes=2"]) == 0
