@@ -275,7 +275,7 @@ def test_a_step_takes_as_long_as_its_longer_part_the_step_or_the_input(
         assert (f", input {1e3 * said['input_s']:.2f} ms" in capsys.readouterr().out) is (reading_s > busy_s)
 
 
-def test_a_site_that_charges_points_and_known_gpus_show_what_a_run_costs(
+def test_a_site_that_charges_points_shows_what_a_run_costs(
     home: Path, run_file: Path, site_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site_file.write_text(
@@ -284,6 +284,4 @@ def test_a_site_that_charges_points_and_known_gpus_show_what_a_run_costs(
     assert main(["predict", str(run_file), "--images-per-s", "10", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["points"] == pytest.approx(3 * said["node_hours"])
-    assert main(["predict", str(run_file), "--images-per-s", "10"]) == 0
-    assert "by the GPUs, at their limit of 300 W" in capsys.readouterr().out
     assert main(["plan", str(run_file), "--set", "nodes=2"]) == 0
