@@ -35,11 +35,9 @@ TICK_S = 0.05
 
 @dataclass
 class KnownNode:
-    """A node that reported. Its clock is `ahead_s` of the supervisor's, give or take `within_s`."""
+    """A node that has begun."""
 
     connection: Connection
-    ahead_s: float
-    within_s: float
     report: NodeReport | None = None
 
 
@@ -77,16 +75,13 @@ class Nodes:
             listener.close()
 
     def _listen(self, connection: Connection) -> None:
-        """Hear one node's report. Its clock is compared by one question and its answer."""
+        """Hear one node's report."""
         with contextlib.suppress(OSError):
-            asked_s = time.time()
-            say(connection, Errand(asks=True))
             hello = hear(connection, Hello)
-            within_s = (time.time() - asked_s) / 2
             host = next((name for name in self._hosts if same_host(name, hello.host)), None)
             if host is None or host in self.known:
                 return connection.close()
-            node = self.known[host] = KnownNode(connection, hello.time_s - asked_s - within_s, within_s)
+            node = self.known[host] = KnownNode(connection)
             self.newest_s = time.monotonic()
             if self._over:  # close() may have looked at the others before
                 return connection.close()

@@ -12,7 +12,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median_low
 
 from torusrun.orchestrator.run.folder.node_findings import (
     Judgement,
@@ -99,8 +98,7 @@ def suspects(pairs: Sequence[MeasuredPair], least_bytes_per_s: float | None, aga
 
 MAJORITY = 3  # hosts; with fewer none is in the minority
 MOST_LINKS = 8  # in words
-CLOCK_S = 10.0  # the largest difference between the clock of a node and those of most nodes
-LINK, CLOCK, ANSWER, ADAPTER = "link", "clock", "answer", "infiniband"
+LINK, ANSWER, ADAPTER = "link", "answer", "infiniband"
 
 
 def judge(
@@ -134,12 +132,12 @@ def words_of(pair: MeasuredPair) -> str:
     return f"{pair.first} and {pair.second}: {pair.failed or gigabits(pair.bytes_per_s)}"
 
 
-def compared(nodes: Sequence[NodeFindings], clocks: Mapping[str, tuple[float, float]]) -> list[NodeFindings]:
-    """The findings with those that need all nodes: rates of adapters, links of GPUs, and clocks."""
+def compared(nodes: Sequence[NodeFindings]) -> list[NodeFindings]:
+    """The findings with those that need all nodes: rates of adapters, and links of GPUs."""
     counts = Counter(item for node in nodes for item in node.links.items())
     most = {part: value for (part, value), count in counts.items()
             if len(nodes) >= MAJORITY and 2 * count > len(nodes)}  # fmt: skip
-    return [replace(node, findings=(*node.findings, *_less(node, most), *_clock(node.host, clocks))) for node in nodes]
+    return [replace(node, findings=(*node.findings, *_less(node, most))) for node in nodes]
 
 
 def _less(node: NodeFindings, most: Mapping[str, float]) -> Iterator[NodeFinding]:
@@ -151,17 +149,6 @@ def _less(node: NodeFindings, most: Mapping[str, float]) -> Iterator[NodeFinding
                 yield NodeFinding(part, Judgement.BAD, gigabits(value), f"{gigabits(most[part])} as on most nodes")
             else:
                 yield NodeFinding(check, Judgement.BAD, f"{of} has {value:g}", f"{most[part]:g} as on most nodes")
-
-
-def _clock(host: str, clocks: Mapping[str, tuple[float, float]]) -> Iterator[NodeFinding]:
-    """The clock of a host, compared with the median; of two that differ, nobody knows which one is wrong."""
-    if host not in clocks:
-        return
-    ahead_s, within_s = clocks[host]
-    ahead_s -= median_low(sorted(ahead for ahead, _ in clocks.values()))
-    wrong = abs(ahead_s) - within_s > CLOCK_S
-    result = (Judgement.BAD if len(clocks) >= MAJORITY else Judgement.SKIPPED) if wrong else Judgement.GOOD
-    yield NodeFinding(CLOCK, result, f"{ahead_s:+.3f} s", f"at most {CLOCK_S:g} s")
 
 
 def _link(host: str, pairs: Sequence[MeasuredPair], slow: Blame, least: float | None) -> Iterator[NodeFinding]:

@@ -84,10 +84,9 @@ def read_order(attempt: Attempt) -> NodeOrder:
 
 @dataclass(frozen=True)
 class Hello:
-    """A node's name, and the time of its clock when the supervisor asked."""
+    """A node's name, by which it begins."""
 
     host: str
-    time_s: float
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,8 @@ class Errand:
     """What a node shall do next.
 
     With a `token` it measures with the partner that knows the same one: it calls `address`, or without an address waits
-    for the call. With `asks` it says hello. Otherwise it ends.
+    for the call. Otherwise it ends.
     """
-
-    asks: bool = False
 
     token: str = ""
     address: str = ""

@@ -71,12 +71,11 @@ def connected(order: NodeOrder) -> Connection:
 
 
 def _serve(connection: Connection, wanted: WantedNode, host: str) -> None:
-    hear(connection, Errand)
-    say(connection, Hello(host, time.time()))
-    found = alone(wanted, host)
+    say(connection, Hello(host))
+    findings = alone(wanted, host)
     listener = _listener(wanted)
     address, port = listener.getsockname()[:2] if listener else ("", 0)
-    say(connection, NodeReport(found, address, port))
+    say(connection, NodeReport(findings, address, port))
     while (errand := hear(connection, Errand)).token:
         say(connection, _measured(errand, listener))
 

@@ -205,8 +205,7 @@ class Preflight:
             replace(reports[host].found, host=host) if host in reports else NodeFindings(host, silent)
             for host in self.hosts
         ]
-        clocks = {host: (node.ahead_s, node.within_s) for host, node in [*nodes.known.items()]}
-        return compared(found, clocks)
+        return compared(found)
 
 
 def _end(launched: subprocess.Popen[bytes], patience_s: float) -> None:

@@ -103,7 +103,7 @@ def test_gpus_are_compared_with_the_same_ones_of_other_nodes() -> None:
     )
 
     def bad(of: list[NodeFindings]) -> object:
-        return judge(compared(of, {}), [], least_bytes_per_s=None, took_s=1.0).bad
+        return judge(compared(of), [], least_bytes_per_s=None, took_s=1.0).bad
 
     assert bad(nodes) == {"n0": evidence, "n1": evidence}
     assert not bad(nodes[1:3]) and not bad(nodes[:4]), "no majority"
@@ -179,7 +179,7 @@ def test_the_ports_of_the_adapters(tmp_path: Path) -> None:
     assert rates == {"infiniband mlx5_0": 12.5e9, "infiniband mlx5_1": 3.125e9}
     adapters = ({"infiniband mlx5_0": 12.5e9 if number else 3.125e9} for number in range(3))
     nodes = [NodeFindings(f"n{number}", (), links) for number, links in enumerate(adapters)]
-    assert judge(compared(nodes, {}), [], least_bytes_per_s=None, took_s=1.0).bad == {
+    assert judge(compared(nodes), [], least_bytes_per_s=None, took_s=1.0).bad == {
         "n0": ("infiniband mlx5_0: 25 Gbit/s, wanted 100 Gbit/s as on most nodes",)
     }
 
@@ -205,16 +205,6 @@ def test_what_is_wanted_follows_from_the_site() -> None:
     )
     own = replace(site, preflight=PreflightSettings(free_memory_bytes=7))
     assert wanted(own).free_memory_bytes == 7
-
-
-def test_a_clock_is_compared_with_those_of_most_nodes() -> None:
-    nodes = [NodeFindings(name) for name in ("a", "b", "c")]
-    clocks = {"a": (0.0, 0.001), "b": (60.0, 0.001), "c": (60.1, 0.001)}
-    assert set(judge(compared(nodes, clocks), [], least_bytes_per_s=None, took_s=1.0).bad) == {"a"}
-    slow = {**clocks, "a": (0.0, 90.0)}
-    assert not judge(compared(nodes, slow), [], least_bytes_per_s=None, took_s=1.0).bad, "a slow answer"
-    two = {host: clocks[host] for host in ("a", "b")}
-    assert not judge(compared(nodes[:2], two), [], least_bytes_per_s=None, took_s=1.0).bad
 
 
 def test_a_check_that_all_nodes_fail_blames_none_and_is_reported() -> None:
