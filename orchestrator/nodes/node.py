@@ -18,8 +18,8 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.job.wire.connection import Connection
 from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
-from torusrun.orchestrator.nodes import gpus, pair
-from torusrun.orchestrator.nodes.machine import machine, ports
+from torusrun.orchestrator.nodes import pair
+from torusrun.orchestrator.nodes.checks import gpus, machine, ports
 from torusrun.orchestrator.nodes.messages import (
     Errand,
     Hello,
@@ -92,7 +92,7 @@ def alone(wanted: WantedNode, host: str) -> NodeFindings:
     checks: dict[str, Check] = {
         "machine": lambda: machine(wanted),
         "infiniband": lambda: with_links(ports(wanted.hcas)),
-        **({"gpus": lambda: with_links(gpus.checked(wanted))} if wanted.gpus else {}),
+        **({"gpus": lambda: with_links(gpus(wanted))} if wanted.gpus else {}),
     }
     findings = tuple(all_of(checks, ALONE_S))
     return NodeFindings(host, findings, dict(links))

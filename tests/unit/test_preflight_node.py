@@ -12,9 +12,8 @@ import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.keys.site import Node, PreflightSettings, Site
-from torusrun.orchestrator.nodes import gpus, machine, node, pair
+from torusrun.orchestrator.nodes import checks, node, pair
 from torusrun.orchestrator.nodes.judge import ANSWER, compared, judge
-from torusrun.orchestrator.nodes.machine import ports
 from torusrun.orchestrator.nodes.messages import WantedNode, wanted
 from torusrun.orchestrator.run.folder.node_findings import (
     Judgement,
@@ -35,14 +34,14 @@ def recorded(name: str) -> str:
 
 
 def of_gpus(text: str, want: int, **limits: int) -> dict[str, NodeFinding]:
-    found = gpus.judged(gpus.gpus(text), WantedNode(gpus=want, **limits))
+    found = checks.judged(checks.gpu_health(text), WantedNode(gpus=want, **limits))
     return {finding.check: finding for finding in found}
 
 
 @pytest.mark.parametrize(("name", "count"), [("a5000.xml", 2), ("a100.xml", 1), ("t4.xml", 1)])
 def test_healthy_gpus_of_every_version_of_the_document(name: str, count: int) -> None:
     found = of_gpus(recorded(name), count)
-    assert [finding.check for finding in found.values()] == [*gpus.FROM_SMI]
+    assert [finding.check for finding in found.values()] == [*checks.FROM_SMI]
     assert {finding.result for finding in found.values()} == {GOOD}
 
 
@@ -82,14 +81,14 @@ def test_old_drivers_count_double_bit_errors() -> None:
     assert of_gpus(text, 1)["ecc"].value == "00000000:00:1E.0 has 2 uncorrected errors"
     assert of_gpus(recorded("t4.xml"), 1)["pcie"] == NodeFinding("pcie", GOOD, "8")
     with pytest.raises(ValueError, match="not the output of nvidia-smi -q -x"):
-        gpus.gpus("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+        checks.gpu_health("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
 
 
 def test_active_nvlinks_are_counted() -> None:
-    assert gpus.nvlinks(recorded("nvlink.v100.txt")) == {"GPU 3": 4}
-    mixed = gpus.linked(gpus.nvlinks(recorded("nvlink.gb200.txt")))
+    assert checks.nvlinks(recorded("nvlink.v100.txt")) == {"GPU 3": 4}
+    mixed = checks.linked(checks.nvlinks(recorded("nvlink.gb200.txt")))
     assert (mixed.result, mixed.value) == (GOOD, "2, 18 active"), "a bridged pair and a single GPU"
-    assert gpus.linked({}).result is gpus.linked({"GPU 0": 0}).result is SKIPPED
+    assert checks.linked({}).result is checks.linked({"GPU 0": 0}).result is SKIPPED
 
 
 def test_gpus_are_compared_with_the_same_ones_of_other_nodes() -> None:
@@ -123,7 +122,7 @@ def test_only_the_gpus_of_the_job_are_judged(tmp_path: Path, monkeypatch: pytest
         on_node = node.alone(WantedNode(gpus=count), "n1")
         return {finding.check: finding.result for finding in on_node.findings}, on_node.links
 
-    every = (*gpus.FROM_SMI, "nvlink")
+    every = (*checks.FROM_SMI, "nvlink")
     results, compare = found(2)
     assert {check: results[check] for check in every} == {**dict.fromkeys(every, GOOD), "ecc": BAD}
     both = ("00000000:81:00.0", "00000000:C1:00.0")
@@ -140,18 +139,18 @@ def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert {
-        found.result for found in node.alone(WantedNode(gpus=4), "n1").findings if found.check in gpus.FROM_SMI
+        found.result for found in node.alone(WantedNode(gpus=4), "n1").findings if found.check in checks.FROM_SMI
     } == {SKIPPED}
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\nexit 6\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    assert gpus.checked(WantedNode(gpus=4)) == ([NodeFinding("gpus", BAD, "No devices were found", "4")], {})
+    assert checks.gpus(WantedNode(gpus=4)) == ([NodeFinding("gpus", BAD, "No devices were found", "4")], {})
 
 
 def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
     over = threading.Event()
     checks: dict[str, node.Check] = {
         "hangs": lambda: [NodeFinding("never", GOOD, str(over.wait()))],
-        "fails": lambda: [machine.free_memory(WantedNode(), Path("/nowhere"))],
+        "fails": lambda: [checks.free_memory(WantedNode(), Path("/nowhere"))],
         "well": lambda: [NodeFinding("well", GOOD, "1")],
     }
     found = {finding.check: finding.result for finding in node.all_of(checks, limit_s=1.0)}
@@ -172,7 +171,7 @@ def test_the_ports_of_the_adapters(tmp_path: Path) -> None:
     adapter(tmp_path, "mlx5_0")
     adapter(tmp_path, "mlx5_1", rate="25 Gb/sec (1X EDR)")
     adapter(tmp_path, "mlx5_2", state="1: DOWN")
-    found, rates = ports(["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"], tmp_path)
+    found, rates = checks.ports(["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"], tmp_path)
     assert [finding.result for finding in found] == [GOOD, GOOD, BAD, BAD]
     assert found[1].words == "infiniband mlx5_1: 25 Gbit/s"
     assert "port 1 is DOWN, Disabled" in found[2].value and found[3].value == "missing"
@@ -186,13 +185,13 @@ def test_the_ports_of_the_adapters(tmp_path: Path) -> None:
 
 def test_memory_disk_interface_runtime_and_image(tmp_path: Path) -> None:
     own = {"scratch": str(tmp_path / "new"), "runtime": "/bin/sh", "image": "/bin/sh"}
-    all_found = machine.machine(WantedNode(interface="lo", free_memory_bytes=1.0, **own))
+    all_found = checks.machine(WantedNode(interface="lo", free_memory_bytes=1.0, **own))
     well = {found.check.partition(" ")[0]: found.result for found in all_found}
     assert well == dict.fromkeys(("memory", "disk", "interface", "runtime", "image"), GOOD)
-    of_pyxis = [found.check for found in machine.machine(WantedNode(scratch=str(tmp_path), image="/bin/sh"))]
+    of_pyxis = [found.check for found in checks.machine(WantedNode(scratch=str(tmp_path), image="/bin/sh"))]
     assert "image" in of_pyxis and "runtime" not in of_pyxis
     (plain := tmp_path / "plain").touch()
-    badly = machine.machine(WantedNode(
+    badly = checks.machine(WantedNode(
         interface="ib9", free_memory_bytes=1e18, free_disk_bytes=1e18, runtime=str(plain), image=str(tmp_path / "x")
     ))  # fmt: skip
     assert [found.result for found in badly] == [BAD] * 5

@@ -8,16 +8,17 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.show.page.chart import (
+from torusrun.orchestrator.show.page.charts import (
     HEIGHT,
     MOST_TICKS,
     WIDTH,
     Chart,
     ChartLine,
+    series,
+    thinned,
     ticks,
     written,
 )
-from torusrun.orchestrator.show.page.charts import series, thinned
 
 VALUES = st.floats(-1e15, 1e15)
 
