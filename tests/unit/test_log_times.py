@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.run.folder import log_times
 from torusrun.orchestrator.run.folder.log_times import LogTimes, Recorder, index_of
-from torusrun.orchestrator.show.logs.source import FollowedFile
+from torusrun.orchestrator.show.logs.files import FollowedFile
 
 LATE_S = 1e9  # when a log was last written, where its index does not say more
 

@@ -18,8 +18,8 @@ from torusrun.orchestrator.run.folder.events import Ended, Submitted
 from torusrun.orchestrator.run.folder.log_times import index_of
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.show.logs.files import LogLine
 from torusrun.orchestrator.show.logs.reading import Filter, Reading, in_order
-from torusrun.orchestrator.show.logs.source import LogLine
 
 Said = pytest.CaptureFixture[str]
 NOW_S = 1_700_000_000.0

@@ -32,8 +32,8 @@ from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.show.logs.files import LogLine
     from torusrun.orchestrator.show.logs.reading import Reading
-    from torusrun.orchestrator.show.logs.source import LogLine
 
 ALL = 0
 NO_TIME = "-" * len("2026-11-01T14:30:00")
@@ -132,7 +132,7 @@ def _say_why_it_waits(reading: Reading, rank: int) -> None:
 
 def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     """Say why no line was printed, with the end of the job's output if that explains a failure."""
-    from torusrun.orchestrator.show.logs.source import LogLine
+    from torusrun.orchestrator.show.logs.files import LogLine
 
     chosen = reading.filter.pattern or reading.filter.since_s is not None
     rank = reading.filter.rank

@@ -17,8 +17,19 @@ from torusrun.orchestrator.run.folder.log_errors.tracebacks import Tracebacks
 from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import follow
-from torusrun.orchestrator.show.logs.files import TAIL_LINES, Logs, all_logs, bad_ends, logs, named, who
-from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile, LogLine, tail
+from torusrun.orchestrator.show.logs.files import (
+    BLOCK_BYTES,
+    TAIL_LINES,
+    FollowedFile,
+    LogLine,
+    Logs,
+    all_logs,
+    bad_ends,
+    logs,
+    named,
+    tail,
+    who,
+)
 from torusrun.training.counted import first_of
 
 SMALLEST_BLOCK_BYTES = 4096

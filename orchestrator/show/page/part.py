@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -42,63 +41,34 @@ class Figure(NamedTuple):
     note: str
 
 
-@dataclass(frozen=True)
-class RunPart:
-    """A run on the page. `number` is its colour; `letter` is '' on a page about one run."""
-
-    letter: str
-    number: int
-    name: str
-    state: str
-    sentence: str
-    why: str
-    error_of: str
-    error: list[str]
-    to_do: list[str]
-    facts: list[tuple[str, str]]
-    figures: list[Figure]
-    attempts: Cells | None
-    earlier_attempts: int  # which are not shown
-    time: list[str]
-    ranks: Cells | None
-    faster_hosts: int  # which are not shown
-    slow: str
-    map: list[str]
-    settings: list[tuple[str, str]]
-    changes: list[str]
-    environment: list[tuple[str, str]]
-    damaged: list[str]
-
-
-def part(run: Drawn, number: int) -> RunPart:
-    facts, end = run.facts, run.facts.explanation
-    account = facts.account
-    ended_well = not end or end.cause in ("", "done")
+def part(run: Drawn, number: int) -> dict[str, Any]:
+    """The values of a run in the template. `number` is its colour; `letter` is '' on a page about one run."""
+    facts, end, account = run.facts, run.facts.explanation, run.facts.account
     ranks, faster_hosts = _ranks(facts)
-    return RunPart(
-        letter=run.letter,
-        number=number,
-        name=plain(facts.view.run),
-        state=facts.view.state.value,
-        sentence=facts.shown(_sentence(facts)),
-        why="" if ended_well or not end else f"{end.cause}: {end.meaning}",
-        error_of=end.error_of if end else "",
-        error=[facts.shown(line) for line in end.error[-MOST_ERROR_LINES:]] if end and facts.plan else [],
-        to_do=[facts.shown(line) for line in end.to_do] if end else [],
-        facts=[(name, facts.shown(text)) for name, text in overview(facts) if text],
-        figures=results(run),
-        attempts=_attempts(facts),
-        earlier_attempts=max(len(account.attempts) - MOST_ATTEMPTS, 0) if account else 0,
-        time=[*time_lines(account)] if account else [],
-        ranks=ranks,
-        faster_hosts=faster_hosts,
-        slow=facts.shown(facts.slow.words if facts.slow else slow_rank(facts.nodes)),
-        map=facts.outlook.map.text().splitlines() if facts.outlook else [],
-        settings=settings(facts),
-        changes=changes(facts),
-        environment=environment(facts),
-        damaged=[facts.shown(text) for text in facts.view.damaged],
-    )
+    return {
+        "letter": run.letter,
+        "number": number,
+        "name": plain(facts.view.run),
+        "state": facts.view.state.value,
+        "sentence": facts.shown(_sentence(facts)),
+        "why": f"{end.cause}: {end.meaning}" if end and end.cause not in ("", "done") else "",
+        "error_of": end.error_of if end else "",
+        "error": [facts.shown(line) for line in end.error[-MOST_ERROR_LINES:]] if end and facts.plan else [],
+        "to_do": [facts.shown(line) for line in end.to_do] if end else [],
+        "facts": [(name, facts.shown(text)) for name, text in overview(facts) if text],
+        "figures": results(run),
+        "attempts": _attempts(facts),
+        "earlier_attempts": max(len(account.attempts) - MOST_ATTEMPTS, 0) if account else 0,
+        "time": [*time_lines(account)] if account else [],
+        "ranks": ranks,
+        "faster_hosts": faster_hosts,
+        "slow": facts.shown(facts.slow.words if facts.slow else slow_rank(facts.nodes)),
+        "map": facts.outlook.map.text().splitlines() if facts.outlook else [],
+        "settings": settings(facts),
+        "changes": changes(facts),
+        "environment": environment(facts),
+        "damaged": [facts.shown(text) for text in facts.view.damaged],
+    }
 
 
 def _sentence(facts: RunFacts) -> str:

@@ -19,8 +19,7 @@ from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, 
 from torusrun.orchestrator.run.folder.node_load import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.logs.files import Logs, bad_ends, logs
-from torusrun.orchestrator.show.logs.source import LINE_BYTES, FollowedFile, tail
+from torusrun.orchestrator.show.logs.files import LINE_BYTES, FollowedFile, Logs, bad_ends, logs, tail
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered
 
 MOST_POINTS = 4096

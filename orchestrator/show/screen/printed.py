@@ -23,7 +23,7 @@ from torusrun.orchestrator.run.state.pace import short
 from torusrun.orchestrator.run.state.record import TAIL_BYTES
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.listing import forecast
-from torusrun.orchestrator.show.logs.source import newest_line
+from torusrun.orchestrator.show.logs.files import newest_line
 
 LINE_EVERY_S = 10.0
 LINES_PER_S = 1.0  # of all runs together, besides lines about changes
