@@ -1,4 +1,4 @@
-"""`logs --errors`: tracebacks out of everything that was written, each once, and the ranks that ended badly."""
+"""Tracebacks in logs, and `logs --errors`: the last error of each rank once, and the ranks that ended badly."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_errors_are_shown_once_with_the_ranks_that_failed(run: RunFolder, capsys
     assert main(["logs", run.run_id, "--errors"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         *(f"1 | {line}" for line in shown),
-        "(the traceback of rank 1 is also that of rank 2)",
+        "(the error of rank 1 is also that of rank 2)",
         "rank 3 (node1, local rank 3) was killed by SIGKILL",
         "3 | out of memory",
         "rank 1 (node1, local rank 1) ended with exit code 1",
@@ -88,17 +88,14 @@ def test_the_jobs_output_is_shown_where_no_rank_says_why(run: RunFolder, capsys:
     assert main(["logs", run.run_id, "--errors"]) == 0
     said = capsys.readouterr()
     assert said.out == "mpirun: not found\n"
-    assert said.err.startswith(
-        "torusrun: no traceback, and no rank that ended badly; attempt 1 is FAILED, rank 1 ended"
-    )
+    assert said.err.startswith("torusrun: no error, and no rank that ended badly; attempt 1 is FAILED, rank 1 ended")
 
 
 def test_a_run_without_errors(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make(write_specs(home), End(State.COMPLETED, "well"))
     assert main(["logs", run.run_id, "--errors"]) == 0
-    assert capsys.readouterr() == ("", "torusrun: no traceback, and no rank that ended badly\n")
-    assert main(["logs", run.run_id, "--errors", "--follow"]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr() == ("", "torusrun: no error, and no rank that ended badly\n")
+    assert main(["logs", run.run_id, "--errors", "--follow"]) == 2
 
 
 def test_a_rank_that_only_lost_its_connection_is_shown_too(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

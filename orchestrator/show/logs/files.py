@@ -67,12 +67,11 @@ class FollowedFile:
         """Read the file with this inode from `at_bytes` on, and any other file from its beginning."""
         self.inode, self.read_bytes = inode, at_bytes
 
-    def begin_with_last(self, lines: int, largest_bytes: int) -> bool:
-        """Read only the last `lines` lines, of at most `largest_bytes`; False if there are no earlier ones."""
+    def begin_with_last(self, lines: int, largest_bytes: int) -> None:
+        """Read only the last `lines` lines, of at most `largest_bytes`."""
         with contextlib.suppress(OSError), open(open_kept(self.path), "rb", buffering=0) as file:
             at = whole_lines.start_of_last(file.fileno(), lines, largest_bytes)
             self.begin(os.fstat(file.fileno()).st_ino, at)
-        return self.read_bytes > 0
 
     def new(self, *, whole: bool) -> Iterator[LogLine]:
         """The lines that were added since the last call; without `whole` also an unfinished one.

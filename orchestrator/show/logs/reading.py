@@ -8,13 +8,13 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
 from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.log_errors.lines import bare
-from torusrun.orchestrator.run.folder.log_errors.tracebacks import Tracebacks
-from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import follow
 from torusrun.orchestrator.show.logs.files import (
@@ -94,75 +94,32 @@ class Filter:
         return self.pattern is None or self.pattern.search(line.text) is not None
 
 
-MOST_READ, READ_BYTES = 100_000, 8 << 20  # of the end of a log that exists already
+def failures(logs: Logs) -> Iterator[LogLine]:
+    """The last error of the job and of each rank, each once, then the ranks that failed, by time.
 
-
-class Failures:
-    """The failures of one attempt, each reported once, in the order in which they are found.
-
-    `since_s` (as of time.time()) leaves out earlier lines. Only the last READ_BYTES of a log that exists are read.
+    The rank that ended first comes first. A rank without such an error has its last lines.
     """
-
-    def __init__(self, logs: Logs, since_s: float | None = None) -> None:
-        self.logs, self._since_s = logs, since_s
-        self._files: dict[Path, tuple[FollowedFile, Tracebacks[LogLine]]] = {}
-        self._told: dict[tuple[str, ...], str] = {}
-        self._with_traceback: set[Path] = set()
-        self._ended: set[int] = set()
-        self._cut: set[Path] = set()  # the logs of which only the end is read
-
-    def new(self, *, final: bool) -> Iterator[LogLine]:
-        """Every traceback of the job and of the ranks once, then the failed ranks, with their last lines.
-
-        The rank that ended first comes first. A rank with a reported traceback has no last lines. Unless `final` is
-        set, a traceback that may continue is left for the next call.
-        """
-        also: dict[str, list[str]] = {}  # first origin of a traceback -> other origins of the same
-        for origin, path in self._files_by_time():
-            known = path in self._files
-            for block in self._new_blocks(path, final):
-                self._with_traceback.add(path)
-                if first := self._told.get(alike := tuple(bare(line.text)[1] for line in block)):
-                    also.setdefault(first, []).append(who(origin))
-                    continue
-                self._told[alike] = origin
-                yield from (line._replace(origin=origin) for line in block)
-            if path in self._cut and not known:
-                yield LogLine(None, "", f"(of the log of {who(origin)}, the last {READ_BYTES >> 20} MiB were searched)")
-        yield from _the_same(also)
-        for end in bad_ends(self.logs.attempt):
-            if end.rank not in self._ended and (self._since_s is None or end.ended_s >= self._since_s):
-                self._ended.add(end.rank)
-                yield from self._end(end)
-
-    def _files_by_time(self) -> list[tuple[str, Path]]:
-        """The files of the job and of all ranks: those of ranks that failed come first, in the order of their ends."""
-        bad = sorted(bad_ends(self.logs.attempt), key=lambda end: end.cut_off)
-        order = {self.logs.attempt.rank_log(end.rank): place for place, end in enumerate(bad)}
-        return sorted(self.logs.files(), key=lambda file: order.get(file[1], len(order)))
-
-    def _new_blocks(self, path: Path, final: bool) -> Iterator[Sequence[LogLine]]:
-        if path not in self._files:
-            self._files[path] = FollowedFile("", path), Tracebacks()
-            self._cut |= {path} if self._files[path][0].begin_with_last(MOST_READ, READ_BYTES) else set()
-        file, blocks = self._files[path]
-        for line in file.new(whole=not final):
-            if self._since_s is None or line.time_s is None or line.time_s >= self._since_s:
-                blocks.add(line.text, line)
-        return (block.rows for block in blocks.taken(final=final))
-
-    def _end(self, end: RankEnd) -> Iterator[LogLine]:
-        yield LogLine(end.ended_s, self.logs.name, plain(end.words))
-        ((_, path),) = self.logs.files(end.rank)
-        if path not in self._with_traceback:
-            origin = f"{self.logs.name}{end.rank:{len(str(self.logs.ranks - 1))}} | "
+    ends = bad_ends(logs.attempt)
+    bad = sorted(ends, key=lambda end: end.cut_off)
+    order = {logs.attempt.rank_log(end.rank): place for place, end in enumerate(bad)}
+    first, also = dict[tuple[str, ...], str](), dict[str, list[str]]()
+    told: set[Path] = set()
+    for origin, path in sorted(logs.files(), key=lambda file: order.get(file[1], len(order))):
+        if not (error := read_last(path)).known:
+            continue
+        told.add(path)
+        alike = tuple(bare(line)[1] for line in error.lines)
+        if first.setdefault(alike, origin) != origin:
+            also.setdefault(first[alike], []).append(who(origin))
+            continue
+        yield from (LogLine(None, origin, line) for line in error.lines)
+    for origin, others in also.items():
+        yield LogLine(None, "", f"(the error of {who(origin)} is also that of {first_of(others)})")
+    for end in ends:
+        yield LogLine(end.ended_s, logs.name, plain(end.words))
+        if (path := logs.attempt.rank_log(end.rank)) not in told:
+            origin = f"{logs.name}{end.rank:{len(str(logs.ranks - 1))}} | "
             yield from (LogLine(None, origin, line) for line in tail(path, TAIL_LINES))
-
-
-def _the_same(also: dict[str, list[str]]) -> Iterator[LogLine]:
-    for first, others in also.items():
-        names = list(dict.fromkeys(others))
-        yield LogLine(None, "", f"(the traceback of {who(first)} is also that of {first_of(names)})")
 
 
 @dataclass
@@ -185,16 +142,9 @@ class Reading:
         """The existing lines, by attempt and then by time; with `until_over` also the later ones."""
         yield from self._last(self._new(whole=not final) for final in self._looks(until_over))
 
-    def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
-        """Tracebacks and failed ranks, by attempt; with `until_over` also the later ones."""
-        found: dict[int, Failures] = {}
-        yield from self._last(self._new_failures(found, final=final) for final in self._looks(until_over))
-
-    def _new_failures(self, found: dict[int, Failures], *, final: bool) -> Iterator[LogLine]:
-        for one in self.logs:
-            kept = found.setdefault(one.attempt.number, Failures(one, self.filter.since_s))
-            kept.logs = one  # attempts get names if there are several
-            yield from self._shown(one, kept.new(final=final))
+    def failures(self) -> Iterator[LogLine]:
+        """The errors and the failed ranks that there are, by attempt."""
+        yield from self._last([chain.from_iterable(self._shown(logs, failures(logs)) for logs in self.logs)])
 
     def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
         """The lines of all looks, of the first one only the last lines if the filter says so."""
