@@ -17,9 +17,7 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan import packages
-from torusrun.orchestrator.run.state.account import Account, read_account
 from torusrun.orchestrator.run.state.advice import ADVICE
-from torusrun.orchestrator.show.listing import time_lines
 from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
 MOST_ENDS = 8
@@ -34,7 +32,7 @@ class Explanation:
     `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
     the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the
     first error, `error_of` where it was written ('rank 3', 'the job'). `earlier` are the ends of the attempts before,
-    each in a line. `account` is where the run's time went.
+    each in a line.
     """
 
     run: str
@@ -52,7 +50,6 @@ class Explanation:
     error: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
-    account: Account | None = None
 
     def as_json(self) -> dict[str, Any]:
         failed = [
@@ -67,7 +64,6 @@ class Explanation:
             "cause": self.cause,
             "failed": failed,
             **{key: getattr(self, key) for key in rest},
-            "account": self.account.as_json() if self.account else None,
         }
 
     def lines(self) -> Iterator[str]:
@@ -82,7 +78,6 @@ class Explanation:
         yield from (f"    {line}" for line in self.error)
         yield from _titled("to do", self.to_do)
         yield from _titled("earlier", self.earlier)
-        yield from _titled("time", time_lines(self.account) if self.account else ())
 
     def _by_time(self) -> Iterator[str]:
         for end in self.failed[:MOST_ENDS]:
@@ -99,14 +94,12 @@ def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
 def explained(logs: Logs) -> Explanation:
     """The explanation of the attempt with these logs. It queries the scheduler if necessary.
 
-    An earlier attempt has neither an account, which is the run's, nor advice: another attempt followed it.
+    An earlier attempt has no advice: another attempt followed it.
     """
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
     newest = number in (logs.record.attempt, logs.record.newest)
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
-    used = _account(logs, status.state) if newest else None
-    earlier = _earlier(events, number)
-    shown = Explanation(run, number, status.state, plain(status.reason), earlier=earlier, account=used)
+    shown = Explanation(run, number, status.state, plain(status.reason), earlier=_earlier(events, number))
     if not status.state.over:
         return shown
     end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
@@ -148,13 +141,6 @@ def _attempts(numbers: Sequence[int]) -> str:
 def _install(texts: Iterable[str]) -> list[str]:
     """What to install if these texts say that Python lacks a module."""
     return list(dict.fromkeys(filter(None, map(packages.advice, texts))))[:1]
-
-
-def _account(logs: Logs, state: State) -> Account | None:
-    """Where the time of the run went; None if its metrics cannot be read."""
-    with contextlib.suppress(SiteError):
-        return read_account(logs.run, state)
-    return None
 
 
 def _end(logs: Logs, events: Sequence[Event], status: Status) -> End:

@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import termios
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,14 +24,13 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.keys import keys
 from torusrun.orchestrator.base.terminal.width import display_width
 from torusrun.orchestrator.run.folder import allocation
-from torusrun.orchestrator.run.folder.allocation import KeeperState
 from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.attention import counts, ordered
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.screen import pages
-from torusrun.orchestrator.show.screen.detail import Detail, Details, at_work, first_error, nodes
+from torusrun.orchestrator.show.screen.detail import Detail, Details, first_error, nodes
 from torusrun.orchestrator.show.screen.nodes import NodeHeard
 from torusrun.orchestrator.show.screen.pages import Window
 
@@ -233,20 +231,14 @@ def test_nodes_are_those_of_the_placement_with_their_signs_of_life(run: RunFolde
     assert nodes(attempt, 1010.0) == [NodeHeard("here", [0, 1, 2, 3], None, None)]
 
 
-def test_a_held_allocation_shows_the_nodes_of_the_attempt_at_work(run: RunFolder, home: Path) -> None:
-    held = make(write_specs(home), End(State.COMPLETED, "given back"))
-    allocation.make(held, 60.0)
-    state = KeeperState(1, "here", 2e9, 60.0, 1e9, busy=run.run_id)
-    state.write(held.attempt(1))
-    os.utime(run.attempt(1).rank_start(0), (2000.0,) * 2)
-    NodeLoad(1000.0, 5.0, 4, 0.5).write(run.attempt(1).node_load(0))
-    (node,) = at_work(held, held.attempt(1), 2e9)
-    assert node.load == NodeLoad(1000.0, 5.0, 4, 0.5)
-    replace(state, busy="").write(held.attempt(1))
-    assert at_work(held, held.attempt(1), 2e9) == [], "its ranks have ended long ago"
-    NodeLoad(1000.0, 5.0, 2, 0.1).write(held.attempt(1).node_load(0))
-    (node,) = at_work(held, held.attempt(1), time.time())
-    assert node.load and node.load.cores == 2, "the keeper's own"
+def test_a_held_allocation_shows_the_keepers_own_node(running: RunFolder) -> None:
+    allocation.make(running, 60.0)
+    held = replace(RUNNING, attempt=1)
+    os.utime(running.attempt(1).rank_start(0), (2000.0,) * 2)
+    assert Details(running).look(held).nodes == [], "its ranks have ended long ago"
+    NodeLoad(1000.0, 5.0, 2, 0.1).write(running.attempt(1).node_load(0))
+    (node,) = Details(running).look(held).nodes
+    assert node.load and node.load.cores == 2
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.private import read_bytes, status
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.private import status
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import allocation, attempt_folders, metrics
@@ -59,7 +59,6 @@ class Losses:
 LOOK_S = 2.0  # between looks that read a few files of every node
 RESTS = 5  # the next look waits at least this many times as long as the last one took
 LOG_LINES = 20
-LARGEST_NUMBER_BYTES = 16
 MOST_ENDS = 16  # of ranks that failed, of which the first one's error is searched
 READ_BYTES = 1 << 16  # of the log of a rank that has not failed
 MARKS = re.compile(r"[\s~^]*")  # a line in which Python marks a part of the line above
@@ -91,30 +90,17 @@ class Details:
         began_s = time.monotonic()
         if began_s >= self._due_s or self._state != (view.state, view.attempt):
             self._state = (view.state, view.attempt)
-            self._nodes = at_work(self.run, attempt, time.time()) if view.state is State.RUNNING else []
+            self._nodes = self._at_work(attempt) if view.state is State.RUNNING else []
             self._error = first_error(self.run, view.attempt)
             now_s = time.monotonic()
             self._due_s = now_s + max(LOOK_S, RESTS * (now_s - began_s))
         log = [plain(line) for line in tail(attempt.rank_log(0), LOG_LINES, LOG_LINES * LINE_BYTES) if line.strip()]
         return Detail(self._losses.read(), self._nodes, self._error, log)
 
-
-def at_work(run: RunFolder, attempt: Attempt, now_s: float) -> list[NodeHeard]:
-    """The nodes of a running attempt, as of `now_s`; in a held allocation those of the attempt that runs in it.
-
-    While no attempt runs in it, only the keeper's node is known.
-    """
-    if not allocation.is_held(run):
-        return nodes(attempt, now_s)
-    try:
-        busy = (state := allocation.keeper_state(attempt)) and state.busy
-        current = RunFolder(run.folder.parent / Path(busy).name) if busy else None
-        number = int(read_bytes(current.current, LARGEST_NUMBER_BYTES)) if current else 0
-    except (SiteError, OSError, ValueError):
-        return []
-    if current and number > 0:
-        return nodes(current.attempt(number), now_s)
-    return [node for node in nodes(attempt, now_s) if not node.silent]
+    def _at_work(self, attempt: Attempt) -> list[NodeHeard]:
+        """The nodes of a running attempt; of a held allocation, the keeper's own."""
+        known = nodes(attempt, time.time())
+        return [node for node in known if not node.silent] if allocation.is_held(self.run) else known
 
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
