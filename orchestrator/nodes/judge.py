@@ -113,7 +113,10 @@ def judge(
     bad = {node.host: tuple(found.words for found in node.findings if _is_bad(found) and found.check not in shared)
            for node in judged}  # fmt: skip
     remarks = [f"all {words}: no host is blamed" for words in shared.values()]
-    remarks += [f"slow link: {words_of(pair)}" for pair in slow.links[:MOST_LINKS]]
+    remarks += [
+        f"slow link: {pair.first} and {pair.second}: {pair.failed or gigabits(pair.bytes_per_s)}"
+        for pair in slow.links[:MOST_LINKS]
+    ]
     if len(slow.links) > MOST_LINKS:
         remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
     return PreflightRecord(
@@ -125,11 +128,6 @@ def judge(
 def gigabits(bytes_per_s: float) -> str:
     """'100 Gbit/s'."""
     return f"{8 * bytes_per_s / 1e9:.4g} Gbit/s"
-
-
-def words_of(pair: MeasuredPair) -> str:
-    """'node1 and node2: 0.8 Gbit/s'."""
-    return f"{pair.first} and {pair.second}: {pair.failed or gigabits(pair.bytes_per_s)}"
 
 
 def compared(nodes: Sequence[NodeFindings]) -> list[NodeFindings]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torusrun.orchestrator.base.shown.numbers import between, duration, ms, size, thousands, with_bounds
+from torusrun.orchestrator.base.shown.numbers import between, duration, minute, ms, size, thousands, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.forecast.by_size import ProgramForecast
 from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, Saving, cost
@@ -195,14 +194,10 @@ def start_line(plan: Plan, forecast: Forecast | None, starts_s: float | None) ->
     """The estimated start, and when the run is done if one attempt is enough for it."""
     if starts_s is None:
         return "unknown: the scheduler could run the job, and does not say when"
-    line = f"about {_minute(starts_s)}, by the scheduler's estimate"
+    line = f"about {minute(starts_s)}, by the scheduler's estimate"
     if forecast and attempts_needed(plan, forecast) == 1:
-        return f"{line}; done about {_minute(starts_s + forecast.total_s)}"
+        return f"{line}; done about {minute(starts_s + forecast.total_s)}"
     return line
-
-
-def _minute(time_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
 
 FEW = 5  # runs that are named

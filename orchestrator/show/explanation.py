@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -55,16 +55,7 @@ class Explanation:
         failed = [
             {"rank": end.rank, "host": end.host, "ended_s": end.ended_s, "words": end.words} for end in self.failed
         ]
-        rest = ("meaning", "hosts", "ranks", "step", "evidence", "error_of", "error", "to_do", "earlier")
-        return {
-            "run": self.run,
-            "attempt": self.attempt,
-            "state": self.state.value,
-            "reason": self.reason,
-            "cause": self.cause,
-            "failed": failed,
-            **{key: getattr(self, key) for key in rest},
-        }
+        return {**asdict(replace(self, failed=())), "state": self.state.value, "failed": failed}
 
     def lines(self) -> Iterator[str]:
         """The explanation as text."""

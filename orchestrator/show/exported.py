@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.base.private import READABLE, trusted
@@ -65,8 +65,7 @@ TAGS = {  # TensorBoard groups its charts by the part before the slash
 }
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """The name of the file of a run, what makes its content, and the package that this needs, or ''."""
 
     file: str

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.shown.numbers import duration as exactly
-from torusrun.orchestrator.base.shown.numbers import ms, number, percent, steps, with_bounds
+from torusrun.orchestrator.base.shown.numbers import minute, ms, number, percent, steps, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.colours import of
@@ -150,22 +150,18 @@ def _notes(view: View) -> list[str]:
 
 def due_line(due: Due, scheduler: str) -> str:
     """'starts about 2026-11-24 12:00 (slurm's estimate), done about 14:20 (predicted: 2.3 h)', for example."""
-    line = f"starts about {_minute(due.starts_s)} ({plain(scheduler)}'s estimate)"
+    line = f"starts about {minute(due.starts_s)} ({plain(scheduler)}'s estimate)"
     if due.left_s is None:
         return line
     predicted = f"(predicted: {duration(due.left_s)})"
     if due.attempts and due.attempts > 1:
         return f"{line}, and needs {due.attempts} attempts by its time limit {predicted}"
-    return f"{line}, done about {_minute(due.starts_s + due.left_s)} {predicted}"
-
-
-def _minute(time_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
+    return f"{line}, done about {minute(due.starts_s + due.left_s)} {predicted}"
 
 
 def _details(view: View) -> str:
     grid = f"grid {Grid(view.grid)}" if view.grid else "grid auto" if view.grid_reason else "grid unknown"
-    when = _minute(view.submitted_s) if view.submitted_s is not None else "unknown"
+    when = minute(view.submitted_s) if view.submitted_s is not None else "unknown"
     where = f", on {folded(view.hosts)}" if view.hosts else ""
     without = f", without {view.left_out}" if view.left_out and view.state.over else ""
     begun = f"attempt {view.attempt}, job {view.job or 'unknown'}, submitted {when}"

@@ -169,26 +169,18 @@ def comparison(runs: Sequence[Drawn]) -> tuple[str, Cells]:
     sweep = _sweep(runs)
     of_run = [{figure.name: figure.value for figure in results(run)} for run in runs]
     unequal = differing([run.facts for run in runs])
+    names = [f"{run.letter} {run.facts.view.run.removeprefix(f'{sweep}.')}".strip() for run in runs]
     columns: list[Column[int]] = [
-        Column("member" if sweep else "run", lambda n: _name(runs[n], sweep), right=False),
+        Column("member" if sweep else "run", names.__getitem__, right=False),
         Column("state", lambda n: runs[n].facts.view.state.value, right=False),
-        *(_result(name, of_run) for name in dict.fromkeys(name for known in of_run for name in known)),
-        *(_setting(key, values) for key, values in unequal),
+        *(
+            Column(name, [known.get(name) for known in of_run].__getitem__, right=True)
+            for name in dict.fromkeys(name for known in of_run for name in known)
+        ),
+        *(Column(key, values.__getitem__, right=True) for key, values in unequal),
     ]
     title = f"{plain(sweep)}: {len(runs)} members" if sweep else f"{len(runs)} runs compared"
     return title, _cells(Table(columns, range(len(runs)), empty=MISSING), plain)
-
-
-def _name(run: Drawn, sweep: str) -> str:
-    return f"{run.letter} {run.facts.view.run.removeprefix(f'{sweep}.')}".strip()
-
-
-def _result(name: str, of_run: Sequence[dict[str, str]]) -> Column[int]:
-    return Column(name, lambda n: of_run[n].get(name), right=True)
-
-
-def _setting(key: str, values: Sequence[str]) -> Column[int]:
-    return Column(key, lambda n: values[n], right=True)
 
 
 def _sweep(runs: Sequence[Drawn]) -> str:
