@@ -80,11 +80,11 @@ class Forecast:
 
 def forecast(asked: Asked) -> Forecast:
     """Predict a run without disturbances, with the interval of each number."""
-    found = [(phase, _step(asked, phase)) for phase in asked.phases]
-    phases = tuple(_phase(asked, phase, one) for phase, one in found)
+    steps = [(phase, _step(asked, phase)) for phase in asked.phases]
+    phases = tuple(_phase(asked, phase, one) for phase, one in steps)
     train_s = sum(phase.steps * phase.step_s for phase in phases)
     at = max(range(len(phases)), key=lambda index: phases[index].steps * phases[index].step_s)
-    longest, one = found[at]
+    longest, one = steps[at]
     local, alone = longest.batch / asked.ranks, _without_more_ranks(one)
     image_s = asked.device.image_s * longest.work * alone
     validation_s = asked.evaluations * _validation_s(asked)
@@ -142,18 +142,18 @@ def _without_more_ranks(one: Step) -> float:
 
 
 def _waits_between(one: Step) -> Interval:
-    found = one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0)
-    return Interval(max(0.0, found.low), max(0.0, found.high))
+    waits = one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0)
+    return Interval(max(0.0, waits.low), max(0.0, waits.high))
 
 
 def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
-    found = _doubts(asked, phase.batch / asked.ranks, one)
-    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, found))
+    of_step = _doubts(asked, phase.batch / asked.ranks, one)
+    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, of_step))
 
 
 def _doubts(asked: Asked, batch: float, one: Step) -> tuple[Doubt, ...]:
-    found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
-    return (*found, *doubts.sharing(one, asked.ranks_per_core))
+    of_step = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
+    return (*of_step, *doubts.sharing(one, asked.ranks_per_core))
 
 
 def _totals(
@@ -166,7 +166,7 @@ def _totals(
     )
     validation = doubts.all_of(asked.compute, asked.device).times(validation_s)
     total = Interval(train.low + validation.low, train.high + validation.high)
-    found = {
+    totals = {
         "images_per_s": train.rate_of(images),
         "train_s": train,
         "validation_s": validation,
@@ -174,11 +174,11 @@ def _totals(
         "node_hours": total.times(asked.nodes / 3600),
     }
     if asked.points_per_node_hour is not None:
-        found["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
+        totals["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
     if target.expected:
         ends = [bound * each / asked.epochs for bound, each in zip(total, target.interval, strict=True)]
-        found |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
-    return found
+        totals |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
+    return totals
 
 
 def _epochs(asked: Asked) -> Epochs:

@@ -156,7 +156,7 @@ def _gpu(gpu: ElementTree.Element) -> GpuHealth:
     return GpuHealth(
         gpu.get("id", ""),
         errors=sum(
-            _count(found) for found in gpu.iterfind("ecc_errors/volatile/*") if UNCORRECTED.fullmatch(found.tag)
+            _count(error) for error in gpu.iterfind("ecc_errors/volatile/*") if UNCORRECTED.fullmatch(error.tag)
         ),
         repairs=tuple(path.rpartition("/")[2] for path in REPAIRS if _text(gpu.find(path)) == "Yes"),
         hot=tuple(reason for reason in active if reason in HOT),
@@ -175,8 +175,8 @@ def _count(element: ElementTree.Element) -> int:
 
 def _lane_count(text: str) -> int | None:
     """16 for '16x'; None for 'N/A'."""
-    found = re.fullmatch(r"(\d+)x", text)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"(\d+)x", text)
+    return int(match[1]) if match else None
 
 
 def nvlinks(text: str) -> dict[str, int]:
@@ -231,24 +231,24 @@ def _shown() -> Sequence[GpuHealth]:
     return gpu_health(done.stdout)
 
 
-def judged(found: Sequence[GpuHealth], wanted: WantedNode) -> Iterator[NodeFinding]:
+def judged(shown: Sequence[GpuHealth], wanted: WantedNode) -> Iterator[NodeFinding]:
     """The findings from the answer of nvidia-smi."""
-    missing = len(found) < wanted.gpus
-    yield NodeFinding("gpus", _bad_if(missing), str(len(found)), str(wanted.gpus))
-    if len(found) != wanted.gpus:
+    missing = len(shown) < wanted.gpus
+    yield NodeFinding("gpus", _bad_if(missing), str(len(shown)), str(wanted.gpus))
+    if len(shown) != wanted.gpus:
         yield from _skipped(FROM_SMI[1:], NOT_KNOWN)
         return
-    errors = [f"{gpu.address} has {gpu.errors} uncorrected errors" for gpu in found if gpu.errors]
-    repairs = [f"{gpu.address} has {name}" for gpu in found for name in gpu.repairs]
+    errors = [f"{gpu.address} has {gpu.errors} uncorrected errors" for gpu in shown if gpu.errors]
+    repairs = [f"{gpu.address} has {name}" for gpu in shown for name in gpu.repairs]
     yield NodeFinding("ecc", _bad_if(errors or repairs), ", ".join([*errors, *repairs]) or "no errors", "no errors")
-    hot = [f"{gpu.address} has {', '.join(gpu.hot)}" for gpu in found if gpu.hot]
+    hot = [f"{gpu.address} has {', '.join(gpu.hot)}" for gpu in shown if gpu.hot]
     yield NodeFinding("throttling", _bad_if(hot), ", ".join(hot) or "none", "none")
-    yield _lanes(found)
+    yield _lanes(shown)
 
 
-def _lanes(found: Sequence[GpuHealth]) -> NodeFinding:
+def _lanes(shown: Sequence[GpuHealth]) -> NodeFinding:
     """The PCIe lanes of the GPUs, which the supervisor compares with those of other nodes."""
-    known = sorted({gpu.lanes for gpu in found if gpu.lanes is not None})
+    known = sorted({gpu.lanes for gpu in shown if gpu.lanes is not None})
     result = Judgement.GOOD if known else Judgement.SKIPPED
     return NodeFinding("pcie", result, ", ".join(map(str, known)) or "unknown")
 

@@ -130,7 +130,7 @@ def _listeners(interface: str | None) -> list[socket.socket]:
 
     Raises RendezvousError without any.
     """
-    found: dict[str, socket.socket] = {}
+    by_address: dict[str, socket.socket] = {}
     wrong = None
     for name in dict.fromkeys((interface, None)):
         try:
@@ -138,13 +138,13 @@ def _listeners(interface: str | None) -> list[socket.socket]:
         except RendezvousError as error:
             wrong = error
             continue
-        if listener.family == socket.AF_INET and listener.getsockname()[0] not in found:
-            found[listener.getsockname()[0]] = listener
+        if listener.family == socket.AF_INET and listener.getsockname()[0] not in by_address:
+            by_address[listener.getsockname()[0]] = listener
         else:
             listener.close()
-    if wrong and not found:
+    if wrong and not by_address:
         raise wrong
-    return list(found.values())
+    return list(by_address.values())
 
 
 ROUND_S, CONFIRM_S = 0.5, 1.0

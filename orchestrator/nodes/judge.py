@@ -110,8 +110,11 @@ def judge(
         replace(node, findings=(*node.findings, *_link(node.host, pairs, slow, least_bytes_per_s))) for node in nodes
     ]
     shared = _shared(judged)
-    bad = {node.host: tuple(found.words for found in node.findings if _is_bad(found) and found.check not in shared)
-           for node in judged}  # fmt: skip
+    evidence = {
+        node.host: tuple(finding.words for finding in node.findings if _is_bad(finding) and finding.check not in shared)
+        for node in judged
+    }
+    bad = {host: words for host, words in evidence.items() if words}
     remarks = [f"all {words}: no host is blamed" for words in shared.values()]
     remarks += [
         f"slow link: {pair.first} and {pair.second}: {pair.failed or gigabits(pair.bytes_per_s)}"
@@ -120,7 +123,7 @@ def judge(
     if len(slow.links) > MOST_LINKS:
         remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
     return PreflightRecord(
-        took_s, tuple(judged), tuple(pairs), {host: found for host, found in bad.items() if found},
+        took_s, tuple(judged), tuple(pairs), bad,
         slow.links, tuple(remarks),
     )  # fmt: skip
 
@@ -171,18 +174,18 @@ def _shared(nodes: Sequence[NodeFindings]) -> dict[str, str]:
     made = _counted(nodes, Judgement.GOOD, Judgement.BAD)
     shared = {check: count for check, count in _counted(nodes, Judgement.BAD).items() if 1 < count == made[check]}
     return {
-        found.check: f"{counted(shared[found.check], 'host')} that could be checked fail {found.words}"
-        for node in nodes for found in node.findings
-        if found.check in shared and found.check not in (ANSWER, LINK) and _is_bad(found)
+        finding.check: f"{counted(shared[finding.check], 'host')} that could be checked fail {finding.words}"
+        for node in nodes for finding in node.findings
+        if finding.check in shared and finding.check not in (ANSWER, LINK) and _is_bad(finding)
     }  # fmt: skip
 
 
 def _counted(nodes: Sequence[NodeFindings], *results: Judgement) -> Counter[str]:
     """How many hosts have one of these results in each check."""
     return Counter(
-        check for node in nodes for check in {found.check for found in node.findings if found.result in results}
+        check for node in nodes for check in {finding.check for finding in node.findings if finding.result in results}
     )
 
 
-def _is_bad(found: NodeFinding) -> bool:
-    return found.result is Judgement.BAD
+def _is_bad(finding: NodeFinding) -> bool:
+    return finding.result is Judgement.BAD

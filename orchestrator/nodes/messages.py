@@ -91,9 +91,9 @@ class Hello:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What a node found, and where it can be measured; '' for the address if nowhere."""
+    """The findings of a node, and where it can be measured; '' for the address if nowhere."""
 
-    found: NodeFindings
+    findings: NodeFindings
     address: str = ""
     port: int = 0
 

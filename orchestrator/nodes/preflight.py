@@ -148,8 +148,8 @@ class Preflight:
         site, image = self.plan.site, recorded.kept(self.run_folder)
         if not image:
             return wanted(site)
-        found = None if pyxis.used(site.container.runtime) else runtime.find(site.container.runtime)
-        return wanted(site, found.command if found else "", image.path)
+        program = None if pyxis.used(site.container.runtime) else runtime.find(site.container.runtime)
+        return wanted(site, program.command if program else "", image.path)
 
     @contextmanager
     def _started(self, nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
@@ -201,11 +201,11 @@ class Preflight:
         """The findings of all hosts, those that need all of them included."""
         silent = (NodeFinding(ANSWER, Judgement.BAD, "none, while most nodes answered"),)
         reports = nodes.reported
-        found = [
-            replace(reports[host].found, host=host) if host in reports else NodeFindings(host, silent)
+        every = [
+            replace(reports[host].findings, host=host) if host in reports else NodeFindings(host, silent)
             for host in self.hosts
         ]
-        return compared(found)
+        return compared(every)
 
 
 def _end(launched: subprocess.Popen[bytes], patience_s: float) -> None:

@@ -96,7 +96,7 @@ def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, f
 
 
 @dataclass(frozen=True)
-class FoundInput:
+class MeasuredInput:
     """Microseconds of an image of a data set on one rank: read from the file system, from the cache, and decoded.
 
     `core_us` is the time of a core to decode one. The first two are None for a data set that only decodes.
@@ -115,7 +115,7 @@ class FoundInput:
 
 
 @dataclass(frozen=True)
-class Found:
+class Calibration:
     """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean."""
 
     run: str
@@ -126,7 +126,7 @@ class Found:
     save_us: float | None  # that all ranks wait for a checkpoint
     ranks: int
     spread: float
-    input: FoundInput | None = None
+    input: MeasuredInput | None = None
     program: str = ""  # the model with what its training changes, or the model alone
     batch: int = 0  # of a rank
     tensors: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters, by model
@@ -137,18 +137,18 @@ class Found:
         return {**self.__dict__, "links": [fit.__dict__ for fit in self.links], "input": read}
 
 
-def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
+def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Calibration]:
     """Write the results next to the site file of the run file at `path`. The rates of other models are kept."""
     site_file = Path(load(path, site=site, settings=settings).site_source)
-    found = of(folder)
+    fitted = of(folder)
     before = measured_at(site_file)
     place = measured_place(site_file)
     place.parent.mkdir(parents=True, exist_ok=True)
-    write_text(place, _text(found, before))
-    return place, found
+    write_text(place, _text(fitted, before))
+    return place, fitted
 
 
-def of(folder: RunFolder) -> Found:
+def of(folder: RunFolder) -> Calibration:
     """Fit the metrics of a measuring run. Raises UserError if they are incomplete."""
     rows = [row for row in metrics.rows(folder.metrics) if row.get("event") == MEASURED]
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
@@ -159,7 +159,7 @@ def of(folder: RunFolder) -> Found:
     counts = next((row for row in newest if "counted" in row), {})
     (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
-    return Found(
+    return Calibration(
         folder.run_id,
         tuple(fits([_row(row) for row in newest if "link" in row])),
         computed[0]["model"],
@@ -176,33 +176,33 @@ def of(folder: RunFolder) -> Found:
     )
 
 
-def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
+def _input(rows: Mapping[str, Mapping[str, Any]]) -> MeasuredInput | None:
     """The input by the rows of each operation; None for a data set that was not measured."""
     if DECODE not in rows:
         return None
     of_image_us = {name: row["time_s"] * 1e6 / row["batch"] for name, row in rows.items()}
     core_us = rows[DECODE]["cpu_s"] * 1e6 / rows[DECODE]["batch"]
     times = (of_image_us[DECODE], core_us, of_image_us.get(READ), of_image_us.get(READ_AGAIN))
-    return FoundInput(rows[DECODE]["data"], *times)
+    return MeasuredInput(rows[DECODE]["data"], *times)
 
 
-def words(place: Path, found: Found) -> str:
+def words(place: Path, fitted: Calibration) -> str:
     """The results in words, for a terminal."""
-    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.program})"]
-    over = f"from step to step, over {counted(found.ranks, 'rank')}"
-    lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
-    if found.save_us:
-        lines.append(f"{'saves':12}{found.save_us / 1e3:.1f} ms a checkpoint")
-    if found.input:
-        lines.append(f"{'reads':12}{_rates(found.input)}")
-    for fit in found.links:
+    lines = [f"{'computes':12}{fitted.step_us:.0f} us a step and {fitted.image_us:.1f} us an image ({fitted.program})"]
+    over = f"from step to step, over {counted(fitted.ranks, 'rank')}"
+    lines.append(f"{'differs':12}by {100 * fitted.spread:.1f} % {over}")
+    if fitted.save_us:
+        lines.append(f"{'saves':12}{fitted.save_us / 1e3:.1f} ms a checkpoint")
+    if fitted.input:
+        lines.append(f"{'reads':12}{_rates(fitted.input)}")
+    for fit in fitted.links:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
         how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
         lines.append(f"{fit.link:12}{bandwidth} and {latency} ({how})")
     return "\n".join([*lines, f"kept in {place}"])
 
 
-def _rates(read: FoundInput) -> str:
+def _rates(read: MeasuredInput) -> str:
     """Images per second."""
     rates = [f"{1e6 / read.core_us:,.0f} images/s a core decodes"] if read.core_us else []
     rates.append(f"{1e6 / read.decode_us:,.0f} a rank")
@@ -211,16 +211,16 @@ def _rates(read: FoundInput) -> str:
     return f"{', '.join(rates)} ({read.data})"
 
 
-def _text(found: Found, before: SiteMeasurements | None) -> str:
+def _text(results: Calibration, before: SiteMeasurements | None) -> str:
     import yaml
 
-    values: dict[str, Any] = {"run": found.run}
-    for fit in found.links:
+    values: dict[str, Any] = {"run": results.run}
+    for fit in results.links:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
-    if found.links:
-        values["links_error"] = _share(found.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
-    for name, of_name in _by_name(found).items():
+    if results.links:
+        values["links_error"] = _share(results.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
+    for name, of_name in _by_name(results).items():
         known = {**(getattr(before, name) if before else {}), **of_name}
         values |= {name: known} if known else {}
     return (
@@ -229,20 +229,20 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
     )
 
 
-def _by_name(found: Found) -> dict[str, dict[str, Any]]:
+def _by_name(results: Calibration) -> dict[str, dict[str, Any]]:
     """The measured values by their keys in a site's file, each by the program, the model or the data set."""
     of_program = {
-        "step_us": round(found.step_us, 3),
-        "image_us": round(found.image_us, 3),
-        "step_ranks": found.ranks,
-        "step_spread": _share(found.spread),
-        "step_batch": found.batch,
+        "step_us": round(results.step_us, 3),
+        "image_us": round(results.image_us, 3),
+        "step_ranks": results.ranks,
+        "step_spread": _share(results.spread),
+        "step_batch": results.batch,
     }
-    read = found.input
-    own = {"tensors": found.tensors, "samples": found.samples}
+    read = results.input
+    own = {"tensors": results.tensors, "samples": results.samples}
     return {
-        **{name: {found.program: value} for name, value in of_program.items()},
-        "save_us": {found.model: round(found.save_us, 3)} if found.save_us else {},
+        **{name: {results.program: value} for name, value in of_program.items()},
+        "save_us": {results.model: round(results.save_us, 3)} if results.save_us else {},
         "decode_us": {read.data: round(read.decode_us, 3)} if read else {},
         "read_us": {read.data: round(read.slower_us, 3)} if read else {},
         **{

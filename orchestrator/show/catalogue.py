@@ -25,8 +25,8 @@ ORDER = list(CERTAINTIES)
 
 def weakest(*marks: Mark | None) -> str:
     """The letter of the least certain of these marks; '' without marks."""
-    found = [ORDER.index(mark.certainty) for mark in marks if mark]
-    return ORDER[max(found)][0] if found else ""
+    levels = [ORDER.index(mark.certainty) for mark in marks if mark]
+    return ORDER[max(levels)][0] if levels else ""
 
 
 def with_mark(text: str, letter: str) -> str:
@@ -71,9 +71,9 @@ def _table() -> Table[Published]:
 
 
 def _cell(recipe: Published, fact: str) -> str:
-    found = recipe.facts[fact]
+    published = recipe.facts[fact]
     star = "*" if fact == "batch" and recipe.erratum else ""
-    return with_mark(f"{found.value}{star}", "" if fact == "who" else weakest(found.mark))
+    return with_mark(f"{published.value}{star}", "" if fact == "who" else weakest(published.mark))
 
 
 TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # used if phases do not set it

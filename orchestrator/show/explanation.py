@@ -160,9 +160,9 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, Sequence[str]]:
     if rank is not None:
         lines = read_last(logs.attempt.rank_log(rank)).lines
         return (f"rank {rank}", lines[-MOST_LINES:]) if lines else ("", ())
-    found = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
-    if found:
-        _, origin, error = min(found, key=lambda one: one[0])
+    known = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
+    if known:
+        _, origin, error = min(known, key=lambda one: one[0])
         return who(origin), error.lines[-MOST_LINES:]
     _, end = logs.end_of_job()
     return ("the job", end) if end else ("", ())

@@ -39,8 +39,8 @@ class MetricTable:
 
 def table(run: str, metrics: Iterable[Row]) -> MetricTable:
     """The metrics of a run, in the order of steps. Steps that a later attempt computed again count once."""
-    found = series(metrics)
-    counted = sorted((*found.steps, *found.evaluations), key=lambda row: (row["step"], row["t"]))
+    kept = series(metrics)
+    counted = sorted((*kept.steps, *kept.evaluations), key=lambda row: (row["step"], row["t"]))
     rows = [_row(run, row) for row in counted]
     names = dict.fromkeys(name for row in rows for name in row)
     return MetricTable(
@@ -108,12 +108,12 @@ FORMATS = {
 
 def format_of(name: str) -> Format:
     """The format of this name. Raises UserError if there is none, or if its package is not installed."""
-    if not (found := FORMATS.get(name)):
+    if not (chosen := FORMATS.get(name)):
         raise UserError(f"there is no format {name!r} (formats: {', '.join(FORMATS)})")
-    if found.package and find_spec(found.package) is None:
-        missing = f"{name}: this needs {found.package}, which {sys.executable} does not have"
-        raise UserError(f"{missing}: pip install {found.package}")
-    return found
+    if chosen.package and find_spec(chosen.package) is None:
+        missing = f"{name}: this needs {chosen.package}, which {sys.executable} does not have"
+        raise UserError(f"{missing}: pip install {chosen.package}")
+    return chosen
 
 
 def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
@@ -122,10 +122,10 @@ def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
     Raises UserError if there are none, for an unknown `kind`, if its package is missing, or if the file cannot be
     written.
     """
-    made, found = format_of(kind), table(run, metrics)
-    if not found.rows:
+    made, metric_table = format_of(kind), table(run, metrics)
+    if not metric_table.rows:
         raise UserError(f"{run}: it has recorded no steps; `torusrun status {run}` shows its state")
-    folder, content = absolute(into), made.content(found)
+    folder, content = absolute(into), made.content(metric_table)
     path = folder / run / made.file
     with (
         explained(f"{path}: cannot be written", UserError),

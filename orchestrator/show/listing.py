@@ -105,10 +105,10 @@ def listing(
     Below a run that is `due`, by the ids of runs, is when it begins and ends. Below a run that has one of the
     `accounts` are its attempts and its times, in this `width`.
     """
-    found, expected = accounts or {}, due or {}
+    accounts_of, expected = accounts or {}, due or {}
 
     def notes(view: View) -> list[str]:
-        of_run = account_lines(found[view.run], width) if view.run in found else ()
+        of_run = account_lines(accounts_of[view.run], width) if view.run in accounts_of else ()
         begins = [due_line(expected[view.run], view.scheduler)] if view.run in expected else []
         return [*([_details(view)] if long else []), *begins, *_notes(view), *of_run]
 

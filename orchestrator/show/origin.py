@@ -108,7 +108,7 @@ def compare(run: RunFolder, other: RunFolder) -> Comparison:
         (run.run_id, other.run_id),
         len({step for step, _ in common}),
         len(common),
-        tuple(name for name in COMPARED if any(name == found for _, found in common)),
+        tuple(name for name in COMPARED if any(name == recorded for _, recorded in common)),
         next(iter(differing), None),
         max(differing, key=_size, default=None),
         checkpoint,
@@ -192,7 +192,7 @@ class RunOrigin:
     def as_json(self) -> dict[str, Any]:
         """All that is known, for programs. No secret of `env` is in it."""
         facts, view = self.facts, self.facts.view
-        found = {
+        record = {
             "schema": SCHEMA,
             "run": view.run,
             "state": view.state.value,
@@ -211,7 +211,7 @@ class RunOrigin:
             "reproduces": self.original or None,
             "compared": self.compared.as_json() if self.compared else None,
         }
-        return {key: self._shown(value) for key, value in found.items()}
+        return {key: self._shown(value) for key, value in record.items()}
 
     def _shown(self, value: Any) -> Any:
         """A value whose texts are without secrets."""

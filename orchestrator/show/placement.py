@@ -136,8 +136,8 @@ class Map:
 
     def _own(self) -> str:
         """The host whose own link is the hottest of all hosts'; '' if no host sends anything."""
-        found = max((load for load in self.orders[0].loads.links if load.kind == "host"), key=unit_ms, default=None)
-        return found.name if found and found.bytes_per_byte else ""
+        hottest = max((load for load in self.orders[0].loads.links if load.kind == "host"), key=unit_ms, default=None)
+        return hottest.name if hottest and hottest.bytes_per_byte else ""
 
     def _bar(self, name: str) -> str:
         hottest = self.orders[0].loads.hottest

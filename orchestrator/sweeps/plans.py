@@ -79,18 +79,18 @@ def plan_sweep(
     """
     loaded = load(path, site=site, settings=settings)
     sweep = _with_options(loaded.run.sweep or SweepKeys(), asked or SweepOptions())
-    found = study(sweep) if sweep.study else None
-    combinations = [] if found else members(sweep)
+    searched = study(sweep) if sweep.study else None
+    combinations = [] if searched else members(sweep)
     folder = SweepFolder(absolute(loaded.site.runs) / (sweep_id or new_id(loaded.run.name)))
-    if found:
-        one = _plan_of_study(path, site, settings, sweep, found, later)
+    if searched:
+        one = _plan_of_study(path, site, settings, sweep, searched, later)
         planned = tuple(_of_study(one, folder.member(number)) for number in range(sweep.trials or 0))
     else:
         planned = tuple(_planned(path, site, settings, folder, combinations, later))
     alone = schedulers.get(loaded.site.scheduler).traits.one_machine
-    usual = 1 if alone else max(len(planned) // SHARE_OF_STUDY, 1) if found else 0
+    usual = 1 if alone else max(len(planned) // SHARE_OF_STUDY, 1) if searched else 0
     at_once = sweep.at_once or usual
-    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0, found)
+    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0, searched)
 
 
 def _plan_of_study(

@@ -48,13 +48,13 @@ def check_optuna(python: str) -> None:
         said = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
     except SiteError:  # it may be on the nodes alone; the job says it, too
         return
-    found = re.search(r"^(None|(\d+)\.(\d+)\S*)$", said.stdout, re.MULTILINE)
-    if said.exit_code or not found:
+    match = re.search(r"^(None|(\d+)\.(\d+)\S*)$", said.stdout, re.MULTILINE)
+    if said.exit_code or not match:
         return
-    if found[1] == "None":
+    if match[1] == "None":
         raise UserError(without_optuna(python))
-    if (int(found[2]), int(found[3])) < LEAST:
-        raise UserError(without_optuna(python, found[1]))
+    if (int(match[2]), int(match[3])) < LEAST:
+        raise UserError(without_optuna(python, match[1]))
 
 
 def without_optuna(python: str, version: str = "") -> str:
@@ -74,8 +74,8 @@ def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
     """
     if planned.plan.chosen_values is None:
         return planned
-    with _opened(run) as (study, found):
-        values = {one.key: one.text(value) for one, value in _taken_up(study, found, run)}
+    with _opened(run) as (study, optuna_study):
+        values = {one.key: one.text(value) for one, value in _taken_up(study, optuna_study, run)}
     if planned.plan.chosen_values != values:
         source = f"the study of {run.run_id}"
         first = plan_files.read_first(run, planned.number)
@@ -108,53 +108,53 @@ def _reported(run: RunFolder, completed: bool, number: int | None = None) -> Non
     if not run.sweep or not SweepFolder(run.sweep).study.exists():
         return
     try:
-        with _opened(run) as (study, found):
+        with _opened(run) as (study, optuna_study):
             if number is not None and not completed:
                 claim.check(run, number)  # within the study's lock: a newer attempt takes up its trial after its claim
-            _report(study, found, run, completed)
+            _report(study, optuna_study, run, completed)
     except claim.Superseded:
         return
     except TorusrunError as error:
         say(f"the study does not have the result of {run.run_id}: {error}")
 
 
-def _report(study: Study, found: Any, run: RunFolder, completed: bool) -> None:
+def _report(study: Study, optuna_study: Any, run: RunFolder, completed: bool) -> None:
     from optuna.trial import TrialState
 
-    own = _trials(found, run)
+    own = _trials(optuna_study, run)
     if not own or own[-1].state is not TrialState.RUNNING:
         return
     reported = results(run) if completed else {}
     value = reported.get(study.metric)
     if value is not None:
-        found.tell(own[-1].number, value)
+        optuna_study.tell(own[-1].number, value)
         return
-    found.tell(own[-1].number, state=TrialState.FAIL)
+    optuna_study.tell(own[-1].number, state=TrialState.FAIL)
     if completed:
         names = ", ".join(reported) or "nothing"
         say(f"{run.run_id} has reported no {study.metric!r} ({names}): its study counts it as failed")
 
 
-def _taken_up(study: Study, found: Any, run: RunFolder) -> list[tuple[Searched, Any]]:
+def _taken_up(study: Study, optuna_study: Any, run: RunFolder) -> list[tuple[Searched, Any]]:
     """The values of the run's trial. It is the one that it has, one like it if that has failed, or a new one."""
     from optuna.trial import TrialState, create_trial
 
     distributions = {one.key: _distribution(one) for one in study.searched}
-    if own := _trials(found, run):
+    if own := _trials(optuna_study, run):
         values = own[-1].params
         if own[-1].state is TrialState.FAIL:
             own_again = {"params": values, "distributions": distributions, "user_attrs": {RUN: run.run_id}}
-            found.add_trial(create_trial(state=TrialState.RUNNING, **own_again))
+            optuna_study.add_trial(create_trial(state=TrialState.RUNNING, **own_again))
     else:
-        trial = found.ask(distributions)
+        trial = optuna_study.ask(distributions)
         trial.set_user_attr(RUN, run.run_id)
         values = trial.params
     return [(one, values[one.key]) for one in study.searched]
 
 
-def _trials(found: Any, run: RunFolder) -> list[Any]:
+def _trials(optuna_study: Any, run: RunFolder) -> list[Any]:
     """The trials of a member, the newest last."""
-    return [trial for trial in found.get_trials(deepcopy=False) if trial.user_attrs.get(RUN) == run.run_id]
+    return [trial for trial in optuna_study.get_trials(deepcopy=False) if trial.user_attrs.get(RUN) == run.run_id]
 
 
 def _distribution(one: Searched) -> Any:

@@ -77,17 +77,17 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
 
 def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     """The plans without bad hosts, which are printed once."""
-    found = all_without_bad_nodes(planned)
-    for line in dict.fromkeys(line for one in found for line in one.left_out.lines):
+    remaining = all_without_bad_nodes(planned)
+    for line in dict.fromkeys(line for one in remaining for line in one.left_out.lines):
         say(line)
-    return found
+    return remaining
 
 
 def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: create.Origin | None) -> None:
     """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
     attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
     images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
-    found = {name: create.image_of(plan) for name, plan in images.items()}
+    image_of = {name: create.image_of(plan) for name, plan in images.items()}
     facts = create.facts_of(attempts[0].planned.plan, source, origin)
     folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
@@ -96,7 +96,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
             private.new(unfinished.folder, sweep.site.umask)
             copies: dict[object, RunFolder] = {}
             for one in attempts:
-                _fill(one, found[one.planned.plan.run.image], facts, copies)
+                _fill(one, image_of[one.planned.plan.run.image], facts, copies)
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))

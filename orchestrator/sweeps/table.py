@@ -32,12 +32,12 @@ def results(run: RunFolder) -> dict[str, float]:
         rows = metrics.read(run.metrics, TAIL_BYTES)
     except SiteError:
         return {}
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in rows:
         if row.get("event") in OF_RESULTS:
             numbers = {key: value for key, value in row.items() if type(value) in (int, float)}
-            found.update((key, float(value)) for key, value in numbers.items() if key not in NO_RESULTS)
-    return found
+            values.update((key, float(value)) for key, value in numbers.items() if key not in NO_RESULTS)
+    return values
 
 
 LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
@@ -134,13 +134,13 @@ def as_json(rows: Sequence[MemberRow]) -> list[dict[str, Any]]:
 def rows_of(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[MemberRow]:
     """A row for each of these members. It queries the scheduler if necessary. Raises SiteError for a damaged sweep."""
     settings = sweep.settings()
-    found = []
+    rows = []
     for view in views(members):
         run = RunFolder(Path(view.folder))
         number = number_of(run)
         own = settings[number] if number < len(settings) else {}
-        found.append(MemberRow(number, own, view, results(run)))
-    return found
+        rows.append(MemberRow(number, own, view, results(run)))
+    return rows
 
 
 def shown(sweep: SweepFolder, members: Sequence[RunFolder], best: str, width: int | None) -> list[str]:

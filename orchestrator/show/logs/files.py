@@ -100,14 +100,14 @@ class FollowedFile:
         """(The next block, b'' at the end of the file; the time when the file was last written)."""
         descriptor = open_kept(self.path)
         try:
-            found = os.fstat(descriptor)
-            if found.st_size < self.read_bytes or found.st_ino != self.inode:
-                self.inode, self.read_bytes, self.left, self.times = found.st_ino, 0, b"", LogTimes(self.path)
+            facts = os.fstat(descriptor)
+            if facts.st_size < self.read_bytes or facts.st_ino != self.inode:
+                self.inode, self.read_bytes, self.left, self.times = facts.st_ino, 0, b"", LogTimes(self.path)
             start = written(descriptor, self.read_bytes)
             block = b"" if start is None else os.pread(descriptor, self.block_bytes, start)
             if start is not None and block:
                 self.read_bytes = start + len(block)
-            return block, found.st_mtime
+            return block, facts.st_mtime
         finally:
             os.close(descriptor)
 
@@ -137,8 +137,8 @@ def newest_line(path: Path) -> str:
 
     For a progress bar, its newest state.
     """
-    found = [line for line in tail(path, 10, LINE_BYTES) if line.strip()]
-    return plain(found[-1]).strip() if found else ""
+    lines = [line for line in tail(path, 10, LINE_BYTES) if line.strip()]
+    return plain(lines[-1]).strip() if lines else ""
 
 
 def drawn(line: str) -> str:
@@ -187,7 +187,7 @@ class Logs:
         except OSError:
             names = []
         width = len(str(self.ranks - 1))
-        logs = sorted(int(found[1]) for name in names if (found := RANK_LOG.fullmatch(name)))
+        logs = sorted(int(match[1]) for name in names if (match := RANK_LOG.fullmatch(name)))
         job = f"{self.name}job | "
         return [(job, self.attempt.stdout), (job, self.attempt.stderr)] + [
             (f"{self.name}{number:{width}} | ", self.attempt.rank_log(number)) for number in logs

@@ -163,14 +163,14 @@ class Reading:
 
     def _find(self) -> None:
         """Look for new attempts. The one before may still write its last lines."""
-        found = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
-        new = {one.attempt.number for one in found}
-        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *found])
+        newest = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
+        new = {one.attempt.number for one in newest}
+        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *newest])
         self.newest.check(self.filter.rank)
 
     def _new(self, *, whole: bool) -> Iterator[LogLine]:
         for one in self.logs:
-            files = [self._file(*found) for found in one.files(self.filter.rank) if self._may_have(found[1])]
+            files = [self._file(*file) for file in one.files(self.filter.rank) if self._may_have(file[1])]
             yield from self._shown(one, new_lines(files, whole=whole))
 
     def _file(self, origin: str, path: Path) -> FollowedFile:

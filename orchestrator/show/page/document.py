@@ -62,9 +62,9 @@ def document(runs: Sequence[RunFacts]) -> str:
 def html(runs: Sequence[RunFolder]) -> str:
     """The page about runs as they stand now. It may query their schedulers. Raises UserError for too many."""
     refuse_many(len(runs))
-    found = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
+    view_of = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
     with busy(f"reading the records of {counted(len(runs), 'run')}"):
-        return document([read(run, found[str(run.folder)]) for run in runs])
+        return document([read(run, view_of[str(run.folder)]) for run in runs])
 
 
 def check(path: Path, *, force: bool = False) -> Path:

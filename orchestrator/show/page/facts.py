@@ -85,18 +85,18 @@ class RunFacts:
             for name, value in (self.plan.environment if self.plan else {}).items()
             if is_secret_variable(name) and len(value) >= LONG
         }
-        found = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
-        return sorted((each for each in found if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
+        pairs = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
+        return sorted((each for each in pairs if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
 
 
 def read(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
-    found, attempt = records(run, view), run.attempt(view.attempt)
-    plan = found.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
+    known, attempt = records(run, view), run.attempt(view.attempt)
+    plan = known.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
     return replace(
-        found,
+        known,
         explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
-        nodes=sorted(nodes(attempt, found.now_s), key=lambda node: min(node.ranks, default=0)),
+        nodes=sorted(nodes(attempt, known.now_s), key=lambda node: min(node.ranks, default=0)),
         slow=Slow.read(attempt.slow),
         outlook=_placed(plan, view.hosts) if plan else None,
     )
@@ -137,8 +137,8 @@ def _placed(plan: Plan, hosts: Sequence[str]) -> Outlook | None:
     """The placement on these hosts; None without a topology, or if today's topology leads to another order."""
     if not plan.site.topology or len(hosts) < 2:
         return None
-    found = _known(lambda: outlook(plan, hosts))
-    return found if found and found.arrangement.hosts == tuple(hosts)[: len(found.arrangement.hosts)] else None
+    placed = _known(lambda: outlook(plan, hosts))
+    return placed if placed and placed.arrangement.hosts == tuple(hosts)[: len(placed.arrangement.hosts)] else None
 
 
 OF_RANKS = {"torch": "torch", "device": "device", "backend": "backend", "cuda": "CUDA", "rocm": "ROCm", "nccl": "NCCL",

@@ -32,11 +32,11 @@ class Losses:
     def __init__(self, path: Path) -> None:
         self._file = FollowedFile("", path)
         try:
-            found = os.lstat(path)
+            facts = os.lstat(path)
         except OSError:  # there are no metrics yet
-            found = None
-        if found:
-            self._file.begin(found.st_ino, max(found.st_size - MOST_BYTES, 0))
+            facts = None
+        if facts:
+            self._file.begin(facts.st_ino, max(facts.st_size - MOST_BYTES, 0))
         self.points: list[tuple[float, float]] = []
 
     def read(self) -> list[tuple[float, float]]:
@@ -105,13 +105,13 @@ class Details:
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
     """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
-    found, placed = [], attempt_folders.placed(attempt)[1]
+    heard, placed = [], attempt_folders.placed(attempt)[1]
     for host, ranks in placed.items():
         load = attempt.node_load(ranks[0])
         heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
-        found.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed)))
-    return ordered(found)
+        heard.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed)))
+    return ordered(heard)
 
 
 def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:
@@ -119,9 +119,9 @@ def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float 
     written = []
     for path in paths:
         with contextlib.suppress(OSError):
-            found = status(path)
-            if empty or found.st_size:
-                written.append(found.st_mtime)
+            facts = status(path)
+            if empty or facts.st_size:
+                written.append(facts.st_mtime)
     return max(now_s - max(written), 0.0) if written else None
 
 
@@ -131,15 +131,15 @@ def first_error(run: RunFolder, attempt: int) -> list[str]:
     Only the end of each log is read.
     """
     try:
-        found: Logs = logs(run, attempt)
+        output: Logs = logs(run, attempt)
     except UserError:
         return []
-    ends = [(end, read_last(found.attempt.rank_log(end.rank))) for end in bad_ends(found.attempt)[:MOST_ENDS]]
+    ends = [(end, read_last(output.attempt.rank_log(end.rank))) for end in bad_ends(output.attempt)[:MOST_ENDS]]
     if ends:
         end, error = next(((end, error) for end, error in ends if not (end.cut_off or error.lost_peer)), ends[0])
         return [plain(end.words), *_lines(error)]
-    return _lines(read_last(found.attempt.rank_log(0), READ_BYTES)) or _lines(
-        read_last(found.attempt.stderr, READ_BYTES)
+    return _lines(read_last(output.attempt.rank_log(0), READ_BYTES)) or _lines(
+        read_last(output.attempt.stderr, READ_BYTES)
     )
 
 
