@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -21,7 +20,6 @@ from torusrun.orchestrator.run.state.advice import ADVICE
 from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
 MOST_ENDS = 8
-MOST_EARLIER = 8  # lines
 MOST_LINES = 40  # of the first error: its end
 
 
@@ -31,8 +29,7 @@ class Explanation:
 
     `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
     the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the
-    first error, `error_of` where it was written ('rank 3', 'the job'). `earlier` are the ends of the attempts before,
-    each in a line.
+    first error, `error_of` where it was written ('rank 3', 'the job').
     """
 
     run: str
@@ -49,7 +46,6 @@ class Explanation:
     error_of: str = ""
     error: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
-    earlier: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         failed = [
@@ -68,7 +64,6 @@ class Explanation:
         yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
         yield from (f"    {line}" for line in self.error)
         yield from _titled("to do", self.to_do)
-        yield from _titled("earlier", self.earlier)
 
     def _by_time(self) -> Iterator[str]:
         for end in self.failed[:MOST_ENDS]:
@@ -90,7 +85,7 @@ def explained(logs: Logs) -> Explanation:
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
     newest = number in (logs.record.attempt, logs.record.newest)
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
-    shown = Explanation(run, number, status.state, plain(status.reason), earlier=_earlier(events, number))
+    shown = Explanation(run, number, status.state, plain(status.reason))
     if not status.state.over:
         return shown
     end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
@@ -109,24 +104,6 @@ def explained(logs: Logs) -> Explanation:
         error=tuple(map(plain, error)),
         to_do=(*_install([status.reason, *error]), *advice.lines(run, str(logs.run.folder), hosts)) if newest else (),
     )
-
-
-def _earlier(events: Sequence[Event], number: int) -> tuple[str, ...]:
-    """How the attempts before `number` ended, those in a row that ended alike in one line; at most MOST_EARLIER."""
-    ends: dict[int, Status] = {
-        event.attempt: event.end.status for event in events if isinstance(event, Ended) and event.attempt < number
-    }
-    alike = [[*group] for _, group in groupby(sorted(ends), lambda one: (ends[one].state, ends[one].reason))]
-    lines = [f"{_attempts(group)}: {ends[group[0]].state.value}, {plain(ends[group[0]].reason)}" for group in alike]
-    if len(lines) <= MOST_EARLIER:
-        return tuple(lines)
-    half = MOST_EARLIER // 2
-    between = f"... ({len(lines) - 2 * half} more; `torusrun status --long` lists all)"
-    return (*lines[:half], between, *lines[-half:])
-
-
-def _attempts(numbers: Sequence[int]) -> str:
-    return f"attempt {numbers[0]}" if len(numbers) == 1 else f"attempts {numbers[0]} to {numbers[-1]}"
 
 
 def _install(texts: Iterable[str]) -> list[str]:

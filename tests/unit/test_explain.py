@@ -132,22 +132,6 @@ def test_long_shows_attempts_and_times_of_the_runs_that_it_names(
     assert "ATTEMPT" not in capsys.readouterr().out, "only of runs that it names: it reads all of their metrics"
 
 
-def test_a_run_that_kept_going_names_the_ends_of_its_first_attempts(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(failed.attempt(1).folder, failed.attempt(4).folder)
-    ledger.append(failed.ledger, Ended.by(2, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
-    ledger.append(failed.ledger, Ended.by(3, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
-    ledger.append(failed.ledger, Submitting(4, "r", follows=3))
-    ledger.append(failed.ledger, Ended.by(4, ended(How.ALL_WELL, PLACED)))
-    shown = said(capsys, failed.run_id)
-    assert "earlier   attempt 1: FAILED, " in shown
-    assert "\n          attempts 2 to 3: NODE_FAIL, lost n2 (ranks 2, 3) after step 9\n" in shown
-    for number in range(5, 40):
-        ledger.append(failed.ledger, Ended.by(number, ended(How.FAILED, step=number)))
-    assert len(json.loads(said(capsys, failed.run_id, "--attempt", "4", "--json"))["earlier"]) == 2
-
-
 def test_an_earlier_attempt_has_no_advice(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(failed.attempt(1).folder, failed.attempt(2).folder)
     ledger.append(failed.ledger, Ended.by(2, ended(How.ALL_WELL, PLACED)))
