@@ -85,14 +85,16 @@ def explained(logs: Logs) -> Explanation:
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
     newest = number in (logs.record.attempt, logs.record.newest)
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
-    shown = Explanation(run, number, status.state, plain(status.reason))
     if not status.state.over:
-        return shown
+        return Explanation(run, number, status.state, plain(status.reason))
     end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
     error_of, error = ("", ()) if end.cause is Cause.DONE else _error(logs, _first(end, failed))
     advice, hosts = ADVICE[end.cause], tuple(map(plain, end.hosts))
-    return replace(
-        shown,
+    return Explanation(
+        run,
+        number,
+        status.state,
+        plain(status.reason),
         cause=end.cause.value,
         meaning=advice.meaning,
         hosts=hosts,
