@@ -72,10 +72,10 @@ def test_errors_are_shown_once_with_the_ranks_that_failed(run: RunFolder, capsys
     RankEnd(3, "node1", 3, 9.0, signal=9).write(attempt.rank_end(3))
     assert main(["logs", run.run_id, "--errors"]) == 0
     assert capsys.readouterr().out.splitlines() == [
+        "3 | out of memory",
         *(f"1 | {line}" for line in shown),
         "(the error of rank 1 is also that of rank 2)",
         "rank 3 (node1, local rank 3) was killed by SIGKILL",
-        "3 | out of memory",
         "rank 1 (node1, local rank 1) ended with exit code 1",
         "rank 2 (node1, local rank 2) ended with exit code 1",
     ]

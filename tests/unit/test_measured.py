@@ -222,7 +222,7 @@ def test_a_measured_model_of_ones_own_is_predicted_and_planned(
         ([], "no complete measurement"),
         (rows()[1:], "no complete measurement"),
         (rows()[:4], "two different sizes"),
-        ([*rows()[:-1], {**rows()[-1], "ranks": 10**400}], "a measured link must have"),
+        ([*rows()[:-1], {**rows()[-1], "ranks": 1}], "a measured link must have"),
         ([*rows()[:-1], {**rows()[-1], "operation": ["send"]}], "a measured link must have"),
         ([*rows()[:-3], *({**row, "time_s": 1.0} for row in rows()[-3:])], "larger messages do not take longer"),
     ],

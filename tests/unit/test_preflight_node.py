@@ -148,12 +148,12 @@ def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
 
 def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
     over = threading.Event()
-    checks: dict[str, node.Check] = {
+    made: dict[str, node.Check] = {
         "hangs": lambda: [NodeFinding("never", GOOD, str(over.wait()))],
         "fails": lambda: [checks.free_memory(WantedNode(), Path("/nowhere"))],
         "well": lambda: [NodeFinding("well", GOOD, "1")],
     }
-    found = {finding.check: finding.result for finding in node.all_of(checks, limit_s=1.0)}
+    found = {finding.check: finding.result for finding in node.all_of(made, limit_s=1.0)}
     over.set()
     assert found == {"hangs": BAD, "fails": SKIPPED, "well": GOOD}
 

@@ -130,7 +130,7 @@ def head(shown: View, width: int) -> str:
     ("width", "shown"),
     [
         (120, f"{NAME} RUNNING {'━' * 10}╸{'━' * 29} step 120/450"),
-        (80, f"{NAME} RUNNING {'━' * 8}╸{'━' * 23} step 120/450"),
+        (80, f"{NAME} RUNNING {'━' * 8}╺{'━' * 22} step 120/450"),
         (40, "RUNNING ━━━━━╺━━━━━━━━━━━━━ step 120/450"),
     ],
 )
@@ -234,7 +234,8 @@ def test_nodes_are_those_of_the_placement_with_their_signs_of_life(run: RunFolde
 def test_a_held_allocation_shows_the_keepers_own_node(running: RunFolder) -> None:
     allocation.make(running, 60.0)
     held = replace(RUNNING, attempt=1)
-    os.utime(running.attempt(1).rank_start(0), (2000.0,) * 2)
+    for rank in range(4):
+        os.utime(running.attempt(1).rank_start(rank), (2000.0,) * 2)
     assert Details(running).look(held).nodes == [], "its ranks have ended long ago"
     NodeLoad(1000.0, 5.0, 2, 0.1).write(running.attempt(1).node_load(0))
     (node,) = Details(running).look(held).nodes

@@ -174,10 +174,10 @@ def comparison(runs: Sequence[Drawn]) -> tuple[str, Cells]:
         Column("member" if sweep else "run", names.__getitem__, right=False),
         Column("state", lambda n: runs[n].facts.view.state.value, right=False),
         *(
-            Column(name, [known.get(name) for known in of_run].__getitem__, right=True)
+            Column[int](name, [known.get(name) for known in of_run].__getitem__, right=True)
             for name in dict.fromkeys(name for known in of_run for name in known)
         ),
-        *(Column(key, values.__getitem__, right=True) for key, values in unequal),
+        *(Column[int](key, values.__getitem__, right=True) for key, values in unequal),
     ]
     title = f"{plain(sweep)}: {len(runs)} members" if sweep else f"{len(runs)} runs compared"
     return title, _cells(Table(columns, range(len(runs)), empty=MISSING), plain)

@@ -146,7 +146,7 @@ def of_one(view: View, detail: Detail, width: int, height: int, *, blocks: bool 
     """At most `height` lines of at most `width` columns; `blocks`: the terminal has block characters."""
     lines: list[RenderableType] = [Head(view)]
     lines += [Text(cut(text, width)) for text in _facts(view) if text]
-    remarks = wrapped(plain(view.remarks), width) if view.remarks else []
+    remarks = list(wrapped(plain(view.remarks), width)) if view.remarks else []
     lines += [Text(cut(text.strip(), width), REMARK) for text in remarks[:MOST_REMARKS]]
     room = height - len(lines)
     for part in (_errors(detail.error, width, room // 2), _nodes(detail.nodes, width, room // 3)):
