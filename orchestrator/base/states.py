@@ -35,6 +35,21 @@ class State(str, Enum):
         """Whether the state is final and will not change: a LOST run may be at work, and its records may come late."""
         return self.over and self is not State.LOST
 
+    @property
+    def colour(self) -> str:
+        """Its colour on a terminal, as rich names it; red for every failure."""
+        return COLOURS.get(self, "red")
+
+
+COLOURS = {
+    State.PENDING: "yellow",
+    State.RUNNING: "cyan",
+    State.COMPLETED: "green",
+    State.CANCELLED: "magenta",
+    State.PREEMPTED: "magenta",
+    State.UNKNOWN: "yellow",
+}
+
 
 class Cause(str, Enum):
     """Why an attempt ended. UNKNOWN: there is no record of the cause."""
@@ -87,17 +102,13 @@ STATES = {
 
 @dataclass(frozen=True)
 class Status:
-    """A state and its reason; if it is over, also the cause.
-
-    `held`: the scheduler holds the job until other jobs end. It never starts the job if one of those is deleted before
-    it began.
-    """
+    """A state and its reason; if it is over, also the cause."""
 
     state: State
     reason: str = ""
     hosts: tuple[str, ...] = ()
     never_starts: bool = False
-    held: bool = False
+    held: bool = False  # until other jobs end; it never starts if one of those is deleted before it began
     cause: Cause = Cause.UNKNOWN
 
 

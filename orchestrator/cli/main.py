@@ -23,7 +23,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from torusrun.orchestrator.base import command_line, private
+from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import set_quiet
@@ -42,7 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(words)
         set_quiet(args.quiet)
-        command_line.note(words)
         code: int = _run(args, words)
         sys.stdout.flush()
         return code

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from contextlib import redirect_stdout
 
-from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base import signals
 from torusrun.orchestrator.base.terminal.remarks import printed, set_quiet
 
 SCHEMA = 1
@@ -21,7 +21,7 @@ def as_json(act: Callable[[], int]) -> int:
     set_quiet(True)
     text, done = io.StringIO(), False
     try:
-        with ending.in_order(), redirect_stdout(text):
+        with signals.in_order(), redirect_stdout(text):
             code = act()
         done = True
         return code

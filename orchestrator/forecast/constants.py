@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.place.cost.regular import Level, Network
 from torusrun.training.recipe.files import CERTAINTIES, Certainty
 
 DATA = Path(__file__).parent / "data"

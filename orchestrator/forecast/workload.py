@@ -13,7 +13,7 @@ from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.orchestrator.forecast.step import EXACT, Grouping, InputTime
 from torusrun.orchestrator.place.cost.algorithms import TORUS
 from torusrun.orchestrator.place.cost.all_reduce import Cost
-from torusrun.orchestrator.place.cost.links import Network
+from torusrun.orchestrator.place.cost.regular import Network
 from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts, named
 from torusrun.training.recipe.names import MODELS, is_own
 from torusrun.training.recipe.reading import ConfigError
@@ -142,7 +142,7 @@ def _grouping(sync: SyncKeys, gradients: tuple[Tensor, ...], gpus: bool, beside:
     if plan == "exact" or (plan == "auto" and gpus):
         return EXACT
     sizes = [4.0 * tensor.parameters for tensor in gradients]  # the parameters are fp32 whatever the wire is
-    first, *others = plans.by_shape("one" if plan == "auto" else plan, sizes, sync.count)
+    first, *others = plans.by_shape("one" if plan == "auto" else plan, sizes)
     alone = ddp or sync.wire != "fp32"
     return ("tensors", [beside, first, *others] if alone and beside else [beside + first, *others])
 

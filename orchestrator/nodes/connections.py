@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from torusrun.orchestrator.job.wire.connection import Connection
-from torusrun.orchestrator.job.wire.proof import CALLED, Proofs
+from torusrun.orchestrator.job.connection import CALLED, Connection, Proofs
 from torusrun.orchestrator.nodes.judge import Pairs, suspects
 from torusrun.orchestrator.nodes.messages import Errand, Hello, NodeReport, Result, hear, say
 from torusrun.orchestrator.nodes.pair import OPEN_S, TOKEN_BYTES

@@ -11,7 +11,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import parsed, write_json
 from torusrun.orchestrator.base.typed import read_record, record_of
-from torusrun.orchestrator.job.wire.connection import Broken, Connection, Frame
+from torusrun.orchestrator.job.connection import Broken, Connection, Frame
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.folder.node_findings import NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt

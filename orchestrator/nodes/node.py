@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import TorusrunError
-from torusrun.orchestrator.job.wire.connection import Connection
-from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
+from torusrun.orchestrator.job.connection import CALLING, Connection, Proofs
 from torusrun.orchestrator.nodes import pair
 from torusrun.orchestrator.nodes.checks import gpus, machine, ports
 from torusrun.orchestrator.nodes.messages import (
@@ -31,7 +30,7 @@ from torusrun.orchestrator.nodes.messages import (
     read_order,
     say,
 )
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.meeting.addresses import RendezvousError, listen

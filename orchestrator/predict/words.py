@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torusrun.orchestrator.base.shown.numbers import between, duration, minute, ms, size, thousands, with_bounds
+from torusrun.orchestrator.base.shown.numbers import between, duration, ms, size, thousands, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.forecast.by_size import ProgramForecast
 from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, Saving, cost
@@ -188,16 +188,6 @@ def cost_line(plan: Plan, forecast: Forecast) -> str:
     if plan.jobs >= needed:
         return f"{line}, by {counted(plan.jobs, 'job')}"
     return f"{line}; `keep_going: {{attempts: {needed}}}` submits all of them, and a longer `time` needs fewer"
-
-
-def start_line(plan: Plan, forecast: Forecast | None, starts_s: float | None) -> str:
-    """The estimated start, and when the run is done if one attempt is enough for it."""
-    if starts_s is None:
-        return "unknown: the scheduler could run the job, and does not say when"
-    line = f"about {minute(starts_s)}, by the scheduler's estimate"
-    if forecast and attempts_needed(plan, forecast) == 1:
-        return f"{line}; done about {minute(starts_s + forecast.total_s)}"
-    return line
 
 
 FEW = 5  # runs that are named

@@ -15,7 +15,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.paths import checked, home
 from torusrun.orchestrator.run.code.freeze import checksum_of
-from torusrun.training.files.checksum import sha256_of
+from torusrun.training.files.trusted import sha256_of
 
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
 STAGED = ".torusrun-collect-"  # begins the name of a run's copy that waits to be fetched

@@ -23,10 +23,10 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 
-from torusrun.orchestrator.base import ending, private
+from torusrun.orchestrator.base import private, signals
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.listening import joined
-from torusrun.orchestrator.base.terminal.raw import raw
+from torusrun.orchestrator.base.terminal.output import raw
 from torusrun.orchestrator.remote import host_keys
 from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, HostRefused
 from torusrun.orchestrator.remote.host_keys import HostKeys
@@ -169,7 +169,7 @@ def run(connection: Verified, command: str, *, terminal: bool) -> int:
 def relay(channel: Any, source: int, output: int, *, terminal: bool) -> int:
     """Carry bytes between descriptors and a command's channel until it ends; as `run`."""
     typed, ended = b"", False  # read but not sent yet; whether the input has ended
-    with ending.in_order(), raw(terminal) as resized:
+    with signals.in_order(), raw(terminal) as resized:
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             inputs = [channel] if typed or ended else [channel, source]
             ready, _, _ = select.select(inputs, [], [], SENDS_S if typed else LOOKS_S)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,14 +23,12 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.schedulers.client import Client, answers_file
-from torusrun.orchestrator.schedulers.interface import Request
 
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered after the last question about it
 MINUTES_FROM_S = 120.0  # ages are shown in minutes
 STARTS_EVERY_S = 300.0  # schedulers plan anew every half a minute to several minutes, and an estimate is expensive
 STARTS_LEAST_S = 60.0  # between two queries for starts, also if a job is new
-REQUEST = "request "  # begins the key of a request; the id of a job has no blank
 NONE_S = 0.0  # in place of a start that the scheduler does not estimate
 
 
@@ -53,7 +51,7 @@ class Kept:
     jobs: dict[str, Status] = field(default_factory=dict)
     wanted_s: dict[str, float] = field(default_factory=dict)  # when each job was last asked about
     named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)  # jobs by the name of a request
-    starts: dict[str, tuple[float, float]] = field(default_factory=dict)  # job or request: when queried, its start
+    starts: dict[str, tuple[float, float]] = field(default_factory=dict)  # by job: when queried, its start
 
     def holds(self, jobs: Sequence[str], mark: str, interval_s: float) -> bool:
         """True if the states of these jobs need no new query."""
@@ -71,16 +69,31 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return Answer(time.time(), client.poll(jobs))
     place = answers_file(client.scheduler)
-    kept = _read(place)
-    if not kept.holds(jobs, last_mark(place), interval_s):
-        with _locked(place, client):
-            kept, mark = _read(place), last_mark(place)
-            if not kept.holds(jobs, mark, interval_s):
-                if not client.left_s:
-                    return _answer(kept, jobs, f"another process still waits for {client.scheduler.name} to answer")
-                kept = _asked(client, replace(kept, mark=mark), jobs)
-                _write(place, kept)
+    try:
+        kept = _shared(
+            client,
+            lambda kept: kept.holds(jobs, last_mark(place), interval_s),
+            lambda kept: _asked(client, replace(kept, mark=last_mark(place)), jobs),
+        )
+    except NoAnswer as error:
+        return _answer(_read(place), jobs, str(error))
     return _answer(kept, jobs, kept.failed)
+
+
+def _shared(client: Client, holds: Callable[[Kept], bool], ask: Callable[[Kept], Kept]) -> Kept:
+    """The kept answers if they hold, else those after a query. Raises NoAnswer if no time is left for that."""
+    place = answers_file(client.scheduler)
+    kept = _read(place)
+    if holds(kept):
+        return kept
+    with _locked(place, client):
+        kept = _read(place)  # another process may have asked meanwhile
+        if not holds(kept):
+            if not client.left_s:
+                raise NoAnswer(f"another process still waits for {client.scheduler.name} to answer")
+            kept = ask(kept)
+            _write(place, kept)
+    return kept
 
 
 def _answer(kept: Kept, jobs: Sequence[str], failed: str) -> Answer:
@@ -124,14 +137,16 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return client.find(token)
     place = answers_file(client.scheduler)
-    with _locked(place, client):
-        kept, mark = _read(place), last_mark(place)
-        told_s, ids = kept.named.get(token, (0.0, None))
-        if kept.mark != mark or not _is_younger(told_s, interval_s):
-            now_s, ids = time.time(), client.find(token)
-            recent = {name: old for name, old in kept.named.items() if 0 <= now_s - old[0] < KEPT_S}
-            _write(place, replace(kept, named={**recent, token: (now_s, ids)}))
-    return ids
+
+    def ask(kept: Kept) -> Kept:
+        now_s, ids = time.time(), client.find(token)
+        recent = {name: old for name, old in kept.named.items() if 0 <= now_s - old[0] < KEPT_S}
+        return replace(kept, named={**recent, token: (now_s, ids)})
+
+    def holds(kept: Kept) -> bool:
+        return kept.mark == last_mark(place) and _is_younger(kept.named.get(token, (0.0, None))[0], interval_s)
+
+    return _shared(client, holds, ask).named[token][1]
 
 
 def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
@@ -141,50 +156,26 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
     """
     if not jobs or not client.estimates_starts:
         return {}
-    place = answers_file(client.scheduler)
 
     def holds(kept: Kept) -> bool:
-        known = {job: asked_s for job, (asked_s, _) in kept.starts.items() if not job.startswith(REQUEST)}
-        return all(job in known and _is_younger(known[job], STARTS_EVERY_S) for job in jobs) or any(
-            _is_younger(asked_s, STARTS_LEAST_S) for asked_s in known.values()
+        asked_s = {job: asked_s for job, (asked_s, _) in kept.starts.items()}
+        return all(job in asked_s and _is_younger(asked_s[job], STARTS_EVERY_S) for job in jobs) or any(
+            _is_younger(each_s, STARTS_LEAST_S) for each_s in asked_s.values()
         )
 
-    kept = _read(place)
-    if not holds(kept):
-        with _locked(place, client):
-            kept = _read(place)
-            if not holds(kept) and client.left_s:
-                estimated: Mapping[str, float] = {}
-                with contextlib.suppress(SiteError):
-                    estimated = client.starts(jobs)
-                kept = _with_starts(place, kept, {**dict.fromkeys(jobs, NONE_S), **estimated})
-    return {job: kept.starts[job][1] for job in jobs if kept.starts.get(job, (0.0, NONE_S))[1] != NONE_S}
+    def ask(kept: Kept) -> Kept:
+        estimated: Mapping[str, float] = {}
+        with contextlib.suppress(SiteError):
+            estimated = client.starts(jobs)
+        now_s = time.time()
+        recent = {job: old for job, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
+        return replace(kept, starts={**recent, **{job: (now_s, estimated.get(job, NONE_S)) for job in jobs}})
 
-
-def start_before_submission(client: Client, script: str, request: Request) -> float | None:
-    """The estimated start of a job with this script if it were submitted now (of time.time()); None without one.
-
-    Runs that differ in their names and folders alone share an answer. Raises UserError if the scheduler has no such
-    query, SiteError if it did not answer or would refuse the job.
-    """
-    import hashlib  # it loads OpenSSL, which `status` does not need for this
-
-    same = replace(request, name="", token="", stdout=Path(), stderr=Path())
-    key = REQUEST + hashlib.sha256(repr(same).encode()).hexdigest()[:16]
-    place = answers_file(client.scheduler)
-    with _locked(place, client):
-        kept = _read(place)
-        if key not in kept.starts or not _is_younger(kept.starts[key][0], STARTS_LEAST_S):
-            kept = _with_starts(place, kept, {key: client.estimated_start(script, request) or NONE_S})
-    return kept.starts[key][1] or None
-
-
-def _with_starts(place: Path, kept: Kept, new: Mapping[str, float]) -> Kept:
-    now_s = time.time()
-    recent = {key: old for key, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
-    kept = replace(kept, starts={**recent, **{key: (now_s, start_s) for key, start_s in new.items()}})
-    _write(place, kept)
-    return kept
+    try:
+        kept = _shared(client, holds, ask).starts
+    except NoAnswer:
+        kept = _read(answers_file(client.scheduler)).starts
+    return {job: kept[job][1] for job in jobs if kept.get(job, (0.0, NONE_S))[1] != NONE_S}
 
 
 def _is_younger(time_s: float, age_s: float) -> bool:

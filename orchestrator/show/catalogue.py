@@ -13,11 +13,10 @@ from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.training.counted import counted
-from torusrun.training.data.packed.packed_file import folder
-from torusrun.training.data.packed.sources import SOURCES, Source
+from torusrun.training.data.packed_file import SOURCES, Source, folder
 from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load, names
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course, Phase
+from torusrun.training.schedule import Course, Phase
 
 NO_BREAK = "\u00a0"
 ORDER = list(CERTAINTIES)

@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan import packages
-from torusrun.orchestrator.run.state.advice import ADVICE
+from torusrun.orchestrator.show.advice import ADVICE
 from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
 MOST_ENDS = 8

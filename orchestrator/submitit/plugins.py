@@ -20,12 +20,12 @@ from submitit.core import core, plugins, utils
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import safe, which
-from torusrun.orchestrator.base.render.environment import Text, render
+from torusrun.orchestrator.base.templates import Text, render
 from torusrun.orchestrator.schedulers import remote_shell
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.launchers.mpirun import remote_words
+from torusrun.orchestrator.schedulers.launchers import remote_words
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.schedulers.words import filled, fitting
 from torusrun.orchestrator.submitit.cluster_job import ClusterJob, Watcher

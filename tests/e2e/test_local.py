@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
 from tests.e2e.processes import SUPERVISOR
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 
@@ -60,7 +60,6 @@ def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(
     total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0]) * 1024
     assert load.memory_total_bytes and load.memory_bytes and load.memory_bytes < load.memory_total_bytes <= total
     assert load.cores == len(os.sched_getaffinity(0)) and load.busy and 0 < load.busy <= 1
-    assert [link.name for link in load.links] == ["lo"] and load.links[0].in_bytes_per_s > 0
     assert {rank.rank for rank in load.ranks} <= {0, 1}, "those that have told by now"
     for rank in load.ranks:
         assert rank.step > 0 and 0 < rank.step_s <= rank.largest_s and rank.waited is not None and 0 <= rank.waited < 1
@@ -106,8 +105,7 @@ def test_a_training_does_not_mind_what_the_folders_of_the_user_are_called(local:
     (code / "mine.py").write_text(OWN_NETWORK)
     train = "{model: {name: 'mine:network'}, data: digits, epochs: 1}"
     (code / "run.yaml").write_text(f"name: own\nsite: ../site.yaml\nranks_per_node: 2\ncode: .\ntrain: {train}\n")
-    said = local.torusrun("submit", str(code / "run.yaml"), "--wait", "-q")
-    assert said.returncode == 0, said.stdout + said.stderr
+    local.succeeds("submit", str(code / "run.yaml"), "--wait", "-q")
 
 
 def test_a_training_is_reproduced_with_the_same_bits(local: Local) -> None:
@@ -117,7 +115,6 @@ def test_a_training_is_reproduced_with_the_same_bits(local: Local) -> None:
     assert again.returncode == 0 and "bit-identical: equal loss, test_loss, accuracy and top5 at" in again.stdout, again
     shown = json.loads(local.torusrun("show", again.stdout.split()[0], "--json").stdout)
     assert shown["reproduces"] == run.name and shown["compared"]["identical"] and shown["state"] == "COMPLETED"
-    assert shown["provenance"]["command_line"] == ["reproduce", run.name, "--wait"]
 
 
 def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(local: Local) -> None:
@@ -133,8 +130,7 @@ def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(l
     assert refused.returncode == 2 and "--force" in refused.stderr
     plan = Path(view["folder"]) / "plan.json"
     plan.write_text(plan.read_text().replace('"0.001000s"', '"30s"'))
-    forced = local.torusrun("resume", view["run"], "--force", "--wait")
-    assert forced.returncode == 0, forced.stdout + forced.stderr
+    local.succeeds("resume", view["run"], "--force", "--wait")
 
 
 def test_a_run_keeps_its_spec_to_the_letter_and_its_provenance_has_no_environment(local: Local) -> None:
@@ -170,8 +166,7 @@ def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
         assert not list(small.glob(".tmp*")), "a failed checkpoint must leave nothing half-written"
         assert list(small.glob("step-*/manifest.json")), "the older checkpoint must stand"
         subprocess.run(["mount", "-o", "remount,size=50m", small], check=True, timeout=10)
-        said = local.torusrun("resume", run.name, "--wait")
-        assert said.returncode == 0, said.stdout + said.stderr
+        local.succeeds("resume", run.name, "--wait")
         assert metrics(run, "start")[-1]["resumed_from"], "it must go on from the older checkpoint"
         assert_same_bits(run, undisturbed)
     finally:

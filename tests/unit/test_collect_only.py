@@ -177,7 +177,6 @@ OF_CHECKPOINTS = {**FOLDER_ENTRY, "name": "checkpoints"}
         ),
         ("attempts/1/logs", [{**FOLDER_ENTRY, "name": "bin"}], "was not asked for"),
         ("checkpoints/last", [{"name": "checkpoints/.profile"}], "hidden files are not copied"),
-        ("checkpoints/best", [{"name": "train.py"}], "was not asked for"),
         ("checkpoints/last", [OF_CHECKPOINTS, {"name": "checkpoints/train.py"}], "the login node chose this name"),
     ],
 )

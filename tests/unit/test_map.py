@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from torusrun.orchestrator.place.hosts.model import Cluster, Link, NodeType
-from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, NodeType, Tree, cluster_of
 from torusrun.orchestrator.place.placement.arrange import arrange
 from torusrun.orchestrator.show.placement import MOST_LINKS, Map, map_of, unit_ms
 

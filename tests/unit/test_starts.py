@@ -1,4 +1,4 @@
-"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long` and `plan --ask`."""
+"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,16 +14,12 @@ import pytest
 
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.index import find
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.plan.chain import attempts
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file
-from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 
@@ -34,7 +30,6 @@ SQUEUE = """25|pend|alice|lab|main|PENDING|Resources|0:00|10:00|8|8|(Resources)|
 27|dep|alice|lab|main|PENDING|Dependency|0:00|10:00|1|1|(Dependency)|N/A|N/A
 28|later|alice|lab|main|PENDING|BeginTime|0:00|10:00|1|1|(BeginTime)|2026-11-21T00:36:17|N/A
 29_[1-3%1]|arr|alice|lab|main|PENDING|Priority|0:00|10:00|1|1|(Priority)|N/A|N/A"""
-TEST_ONLY = "sbatch: Job 23 to start at 2026-11-21T00:36:17 using 4 processors on nodes node[1-2] in partition main"
 # The attribute is in the form of a PBS that others recorded (estimated.start_time = Tue Feb 14 02:10:01 2023).
 QSTAT = """Job Id: 7.pbs
     job_state = Q
@@ -65,12 +60,6 @@ def test_slurm_shows_starts_of_some_waiting_jobs() -> None:
         query.read(said("", 1))
 
 
-def test_sbatch_says_when_a_job_would_start() -> None:
-    assert Slurm().start_in(TEST_ONLY) == START.timestamp()
-    assert Slurm().start_in("sbatch: Job 23 to start at some time") is None
-    assert PBS().start_in(TEST_ONLY) is None
-
-
 def test_pbs_shows_starts_of_some_waiting_jobs() -> None:
     query = PBS().start_query(["7.pbs", "8.pbs"])
     assert list(query.command[-2:]) == ["7.pbs", "8.pbs"]
@@ -86,9 +75,6 @@ class Counted(Slurm):
     def start_query(self, job_ids: Sequence[str]):  # type: ignore[no-untyped-def]
         made = super().start_query(job_ids)
         return replace(made, command=["sh", "-c", f"echo x >> {self.folder}/count; cat {self.folder}/queue"])
-
-    def ask_command(self, request: Request) -> list[str]:
-        return ["sh", "-c", f"echo x >> {self.folder}/count; echo '{TEST_ONLY}'"]
 
 
 @pytest.fixture
@@ -133,19 +119,6 @@ def test_without_a_place_every_process_asks(client: Client, monkeypatch: pytest.
     assert answers.starts(client, ["1"]) and answers.starts(client, ["1"]) and count(client) == 2
 
 
-def test_equal_requests_share_an_answer_before_their_submission(client: Client, tmp_path: Path) -> None:
-    request = Request("x", 2, 1, 1, 0, None, 60.0, None, None, tmp_path / "out", tmp_path / "err")
-    for name in ("x", "y"):
-        found = answers.start_before_submission(client, "script", replace(request, name=name, stdout=tmp_path / name))
-        assert found == START.timestamp()
-    assert count(client) == 1
-    answers.start_before_submission(client, "script", replace(request, nodes=4))
-    assert count(client) == 2
-    assert answers.starts(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
-    with pytest.raises(UserError, match="cannot check a job"):
-        answers.start_before_submission(Client(PBS(), 10.0), "script", request)
-
-
 def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
     assert not answers.starts(replace(client, until_s=time.monotonic() - 1.0), ["1"])
     assert count(client) == 0
@@ -172,43 +145,15 @@ esac""",
     return slurm
 
 
-def forecast(total_s: float) -> None:
-    """Let the run keep a forecast."""
-    run = find("last")
-    kept = KeptForecast(total_s, 0.0, 100, 1.0, (1,))
-    write_json(run.provenance, {**(read_object(run.provenance) or {}), "forecast": asdict(kept)})
-
-
-def test_status_shows_when_a_waiting_run_starts_and_is_done(
-    waiting: SlurmPrograms, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_shows_when_a_waiting_run_starts(waiting: SlurmPrograms, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["status"]) == 0 and "starts about" not in capsys.readouterr().out
     assert not (waiting.home / "starts").exists(), "without --long nothing more is asked"
     assert main(["status", "--long"]) == 0
     assert "starts about 2036-11-21 00:36 (slurm's estimate)\n" in capsys.readouterr().out
-    forecast(1800.0)
-    assert main(["status", "--long"]) == 0
-    line = "starts about 2036-11-21 00:36 (slurm's estimate), done about 2036-11-21 01:06 (predicted: 30 min)"
-    assert line in capsys.readouterr().out
-    forecast(3580.0)
-    assert main(["status", "--long"]) == 0
-    assert "needs 2 attempts by its time limit" in capsys.readouterr().out, "it is asked to stop before its limit"
-    forecast(9000.0)
-    assert main(["status", "--long"]) == 0
-    assert "and needs 3 attempts by its time limit (predicted: 2.5 h)" in capsys.readouterr().out
     assert main(["status", "--long", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert run["due"] == {
-        "starts_s": START.replace(year=2036).timestamp(),
-        "left_s": 9000.0,
-        "attempts": 3,
-        "done_s": None,
-    }
-    find("last").metrics.write_text(json.dumps({"event": "step", "attempt": 1, "step": 80, "t": time.time()}) + "\n")
-    assert main(["status", "--long", "--json"]) == 0
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert run["due"]["left_s"] == pytest.approx(1800.0) and run["due"]["attempts"] == 1
+    assert run["starts_s"] == START.replace(year=2036).timestamp()
     assert len((waiting.home / "starts").read_text().split()) == 1
 
 
@@ -217,7 +162,7 @@ def test_a_start_that_has_passed_is_now(waiting: SlurmPrograms, capsys: pytest.C
     capsys.readouterr()
     began_s = time.time()
     assert main(["status", "--long", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["due"]["starts_s"] >= began_s
+    assert json.loads(capsys.readouterr().out)["runs"][0]["starts_s"] >= began_s
 
 
 def test_attempts_by_a_time_limit() -> None:
@@ -246,21 +191,3 @@ def test_a_plan_counts_node_hours_and_attempts(capsys: pytest.CaptureFixture[str
     assert chained.endswith("by 9 jobs")
     assert main(["plan", IMAGENET, "--set", "time=10m", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["attempts"] == int(match[1])
-
-
-def test_a_plan_asks_when_its_job_would_start_and_nothing_is_submitted(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slurm = SlurmPrograms(home, monkeypatch, "time: 1h\ncode: none\ncommand: [sleep, '1']")
-    slurm.program("sbatch", f"""echo "$*" >> {home}/asked; echo '{TEST_ONLY}' >&2""")
-    for _ in range(2):
-        rows = planned(capsys, str(home / "run.yaml"), "--ask")
-        assert rows["start"] == "about 2026-11-21 00:36, by the scheduler's estimate"
-    assert (home / "asked").read_text() == "--test-only\n" and not (home / "runs").exists()
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["starts_s"] == START.timestamp()
-    slurm.program("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--set", "nodes=99"]) == 3
-    assert "Requested node configuration is not available" in capsys.readouterr().err
-    assert main(["plan", IMAGENET, "--ask", "--site", "local"]) == 2
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--sweep", "time=1h,2h"]) == 2

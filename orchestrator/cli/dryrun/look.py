@@ -36,7 +36,7 @@ from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 
 OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
 ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from torusrun.orchestrator.base.render.environment import word
+from torusrun.orchestrator.base.templates import word
 from torusrun.orchestrator.cli.dryrun.look import DryRun
 from torusrun.training.counted import counted
 

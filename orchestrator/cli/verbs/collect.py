@@ -9,14 +9,13 @@ With --only, FOLDER may exist: the files and folders are copied into it by their
 those of the same name. In a new FOLDER they keep their paths.
 
 --only takes patterns between commas. A pattern with a slash is a path in the run's folder, one without is a name at
-any depth, and a folder stands for all in it. 'checkpoints/last' is the newest complete checkpoint, 'checkpoints/best'
-the one with the highest accuracy.
+any depth, and a folder stands for all in it. 'checkpoints/last' is the newest complete checkpoint.
 
 examples:
   torusrun collect last results/digits
   torusrun collect 'digits*' results --checkpoints none
   torusrun collect last . --only metrics.jsonl
-  torusrun collect last results/best --only 'checkpoints/best,metrics.jsonl,*.csv'
+  torusrun collect last results/last --only 'checkpoints/last,metrics.jsonl,*.csv'
 """
 
 from __future__ import annotations

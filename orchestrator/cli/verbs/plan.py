@@ -2,7 +2,6 @@
 example:
   torusrun plan examples/digits.yaml --set grid=4x1
   torusrun plan run.yaml --hosts hosts.txt
-  torusrun plan run.yaml --site slurm --ask
   torusrun plan run.yaml --check
 """
 
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
-from torusrun.training.schedule.phases import Course, phases_of
+from torusrun.training.schedule import Course, phases_of
 
 WIDTH = 100  # of the text beside a name
 
@@ -34,14 +33,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.sweep(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
-    parser.add_argument("--ask", action="store_true", help="also ask Slurm when the job would start")
     parser.add_argument("--check", action="store_true", help="also compare the run, its image and its site")
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli import image_fits
     from torusrun.orchestrator.keys.load import is_sweep
-    from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line, start_line
+    from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.show.placement import outlook
@@ -51,7 +49,6 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.check and planned.site.host:
         return _checked_there(args, planned)
-    starts_s = _start(planned) if args.ask else None
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
@@ -60,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         known = forecast or of_command
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
-        cost = {"attempts": attempts_needed(planned, forecast) if forecast else None, "starts_s": starts_s}
+        cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
         checked = {"check": fit.as_json()} if fit else {}
         print(json.dumps({**planned.as_json(), **parts, **cost, **checked}, indent=1))
     else:
@@ -70,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'prediction':12}{_predicted(forecast) if forecast else of_other}")
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
-        print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
         print("\n".join(["", *fit.lines()]) if fit else "", end="\n" if fit else "")
     return USER_MISTAKE if fit and fit.refused else DONE
 
@@ -82,18 +78,8 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
 
     if args.hosts:
         raise UserError("--hosts places the ranks here, and --check examines the image there: give one of them")
-    options = [option for option in ("--check", "--json", "--ask") if getattr(args, option.strip("-"))]
+    options = [option for option in ("--check", "--json") if getattr(args, option.strip("-"))]
     return shown(of_file.run("plan", planned, args.file, options, site=args.site, settings=args.settings))
-
-
-def _start(planned: Plan) -> float | None:
-    """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
-    from torusrun.orchestrator.run.attempts.submit import proposed
-    from torusrun.orchestrator.schedulers import answers, client
-
-    shared_arguments.here(planned.site, "plan --ask")
-    request, script = proposed(planned)
-    return answers.start_before_submission(client.of(planned.site), script, request)
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -102,8 +88,8 @@ def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.sweeps import preview
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.ask or args.check:
-        raise UserError("--hosts, --ask and --check are for one run: leave out the sweep, as in --set sweep=null")
+    if args.hosts or args.check:
+        raise UserError("--hosts and --check are for one run: leave out the sweep, as in --set sweep=null")
     asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:

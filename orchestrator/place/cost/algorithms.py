@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime, Cost
 from torusrun.orchestrator.place.cost.phases import PhaseLinks
+from torusrun.training.collectives.chunks import HYBRID_BYTES
 from torusrun.training.recipe.train import SyncKeys
 
 TORUS = SyncKeys()
@@ -78,7 +79,7 @@ def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
     leaders = _hierarchical(layout, dims)
     if sync.all_reduce == "hierarchical":
         return leaders
-    return lambda size_bytes: (leaders if size_bytes < sync.hybrid_bytes else flat)(size_bytes)
+    return lambda size_bytes: (leaders if size_bytes < HYBRID_BYTES else flat)(size_bytes)
 
 
 def unchunked_s(cost: Cost, size_bytes: float) -> float:
@@ -95,10 +96,10 @@ def _hierarchical(layout: Layout, dims: Sequence[int]) -> Cost:
     """
     down, up = list[PhaseLinks](), list[PhaseLinks]()
     for ranks in dims[:-1]:
-        found = layout.torus((ranks, layout.ranks // ranks))
-        gloo = found.backend == "gloo"
-        down.append(_passing(found.phases[0], 2 * (ranks - 1) / ranks if gloo else 1.0))
-        up.insert(0, _passing(found.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
+        ring = layout.torus((ranks, layout.ranks // ranks))
+        gloo = ring.backend == "gloo"
+        down.append(_passing(ring.phases[0], 2 * (ranks - 1) / ranks if gloo else 1.0))
+        up.insert(0, _passing(ring.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
         layout = layout.leaders(ranks)
     last = layout.torus((dims[-1],))
     return replace(last, phases=(*down, last.phases[0], *up), busiest_s_per_byte=0.0).unchunked_s

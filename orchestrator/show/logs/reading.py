@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
-from torusrun.orchestrator.run.folder.log_errors.lines import bare
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import bare
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import follow
 from torusrun.orchestrator.show.logs.files import (

@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from torusrun.orchestrator.base.render.html import Markup
 from torusrun.orchestrator.base.shown.curve import Points, share
+from torusrun.orchestrator.base.templates import Markup
 from torusrun.orchestrator.show.page.facts import RunFacts
 from torusrun.training.reporting import events
 

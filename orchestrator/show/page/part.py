@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from torusrun.orchestrator.base.shown.numbers import duration, ms, number, percent, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.run.folder.at_work import RankSteps
 from torusrun.orchestrator.run.folder.events import Ended
-from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.show.listing import ATTEMPTS, forecast_line, time_lines
 from torusrun.orchestrator.show.page.charts import Drawn, Row

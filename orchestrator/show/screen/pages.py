@@ -14,13 +14,11 @@ from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, LABEL, Curve
 from torusrun.orchestrator.base.shown.numbers import number, steps, thousands
 from torusrun.orchestrator.base.shown.table import LEAST_NAME, Column, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.colours import REMARK, of
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.base.terminal.width import CUT, cut, wrapped
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.base.terminal.output import REMARK
+from torusrun.orchestrator.base.terminal.plain import CUT, cut, plain, wrapped
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.state.attention import counts
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts
 from torusrun.orchestrator.show.listing import ETA, RESULT, STATE, STEP
 from torusrun.orchestrator.show.screen import nodes as node_table
 from torusrun.orchestrator.show.screen.detail import Detail
@@ -119,7 +117,7 @@ class Head:
     view: View
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        view, style = self.view, of(self.view.state)
+        view, style = self.view, self.view.state.colour
         parts = [Text(plain(view.run), "bold"), Text(view.state.value, style)]
         bar = view.step is not None and bool(view.total_steps)
         if bar:  # the step has the same width from step to step, so that the bar keeps its width

@@ -11,14 +11,13 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base import signals
 from torusrun.orchestrator.base.terminal import output
-from torusrun.orchestrator.base.terminal.keys import Keys, keys
-from torusrun.orchestrator.base.terminal.width import cut
+from torusrun.orchestrator.base.terminal.output import Keys, keys
+from torusrun.orchestrator.base.terminal.plain import cut
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.attention import rank
 from torusrun.orchestrator.run.state.follow import Followed
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, rank
 from torusrun.orchestrator.show.screen import pages
 from torusrun.orchestrator.show.screen.detail import Details
 from torusrun.orchestrator.show.screen.pages import Window
@@ -48,7 +47,7 @@ class Screen:
         if len(self.views) == 1:
             self._open(0)
         console = output.console(stderr=True)
-        with ending.in_order(), _never_stopped(), _restored(console), keys() as pressed, _live(console) as live:
+        with signals.in_order(), _never_stopped(), _restored(console), keys() as pressed, _live(console) as live:
             while True:
                 self._draw(live, pressed)
                 if self._followed.over or not self._rest(live, pressed):

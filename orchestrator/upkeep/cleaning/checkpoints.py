@@ -13,7 +13,7 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, explained
 from torusrun.orchestrator.run.attempts.cancel import is_unsure
 from torusrun.orchestrator.run.folder import disk, index
-from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.view import View
