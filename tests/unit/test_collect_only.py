@@ -9,20 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
 from tests.unit.test_bad_login_nodes import FILE, announcing, leads_to, run_at
-from torusrun.orchestrator.base.states import State
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.copying import keep_only
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.upkeep.collect import PARTIAL
 from torusrun.training.files.below import opened
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def files(folder: Path) -> set[str]:
@@ -44,7 +37,7 @@ def collect(run: str | RunFolder, only: str, folder: Path | str) -> int:
     ],
 )
 def test_files_and_folders_go_into_a_folder_by_their_own_names(
-    run: RunFolder, only: str, copied: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, only: str, copied: set[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     (place := tmp_path / "place").mkdir()
     assert collect(run, only, place) == 0
@@ -76,7 +69,7 @@ def test_files_that_exist_are_replaced_by_whole_ones_and_others_stay(run: RunFol
     ],
 )
 def test_what_is_outside_secret_or_unclear_is_refused(
-    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     (run.folder / "linked").symlink_to("/etc")
     (run.folder / "elsewhere").mkdir()
@@ -129,7 +122,7 @@ def test_what_a_stranger_puts_in_place_of_an_open_folder_is_neither_written_nor_
 
 @pytest.mark.parametrize("options", [["--only", "metrics.jsonl"], []])
 def test_nothing_is_copied_to_where_strangers_may_replace_it(
-    run: RunFolder, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, options: list[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "shared/inner").mkdir(parents=True)
     (tmp_path / "shared").chmod(0o777)
@@ -140,9 +133,7 @@ def test_nothing_is_copied_to_where_strangers_may_replace_it(
     assert files(tmp_path / "shared") == set()
 
 
-def test_a_link_to_a_folder_in_the_destination_is_not_followed(
-    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_to_a_folder_in_the_destination_is_not_followed(run: RunFolder, tmp_path: Path, capsys: Capsys) -> None:
     """A link that the user names is: it is his word."""
     for name in ("place", "mine", "own"):
         (tmp_path / name).mkdir()
@@ -181,8 +172,8 @@ OF_CHECKPOINTS = {**FOLDER_ENTRY, "name": "checkpoints"}
     ],
 )
 def test_a_login_node_does_not_choose_what_is_overwritten(
-    home: Path, path: str, announced: list[dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, path: str, announced: list[dict[str, Any]], why: str, monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:  # fmt: skip
     (place := home / "place").mkdir()
     (place / "train.py").write_text("mine")
@@ -194,7 +185,5 @@ def test_a_login_node_does_not_choose_what_is_overwritten(
     run_at("bad")
     assert collect("a-1", path, ".") in (2, 3)
     assert why in capsys.readouterr().err
-    assert {name: (place / name).read_text() for name in files(home / "place")} == {
-        "train.py": "mine",
-        ".bashrc": "mine",
-    }
+    got = {name: (place / name).read_text() for name in files(home / "place")}
+    assert got == {"train.py": "mine", ".bashrc": "mine"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,12 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.terminals import bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.show.screen.printed import end_rows, show_table, words
 from torusrun.training.reporting.metrics import Metrics
@@ -56,16 +54,6 @@ VIEWS = st.builds(
     age_s=st.none() | st.floats(0, 1e9),
     pause=st.sampled_from(["", "no step for 4 min, usual 0.2 s", "日本" * 50]),
 )
-
-
-def bare(written: str) -> str:
-    """What was written to a terminal, without escape sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).replace("\r", "")
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def all_of(keeper: int) -> str:

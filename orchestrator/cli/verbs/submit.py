@@ -78,15 +78,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
-    from torusrun.orchestrator.cli.api import plan, submit
     from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.plan import plan
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if shows:
-        return _show_there(args, planned) if planned.site.host else _dry_run(args)
+        return _show_there(args, planned) if planned.site.host else _dry_run(args, planned)
     for note in notes(planned) if not planned.site.host else ():  # else they are said there
         say(f"note: {note}")
+    from torusrun.orchestrator.cli.api import submit  # imported late: a dry run does without handles of runs
+
     try:
         submitted = submit(
             args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
@@ -179,15 +181,16 @@ def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
     return [*options, *remote_runs.awaited_on(of(planned.site), args.after, args.after_any)]
 
 
-def _dry_run(args: argparse.Namespace) -> int:
+def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
     import json
 
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.cli.api import dry_run
+    from torusrun.orchestrator.cli.dryrun.look import dry_run
     from torusrun.orchestrator.cli.dryrun.text import as_json, text
+    from torusrun.orchestrator.run.state.awaited import to_wait_for
     from torusrun.orchestrator.schedulers import client
 
-    shown = dry_run(args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any)
+    shown = dry_run(planned, to_wait_for(planned.site.scheduler, args.after, args.after_any))
     if args.print_script:
         print(shown.script, end="")
         return DONE
