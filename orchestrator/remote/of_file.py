@@ -184,8 +184,8 @@ def _send_code(host: LoginHost, planned: Plan) -> tuple[Request, dict[str, Any]]
     """Freeze the code and send its missing files; (what the request has of it, its record)."""
     assert planned.code
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
-        copy, limit = Path(folder) / "code", planned.run.code_limit_bytes
-        frozen = freeze(planned.code, copy, limit, leave_out=no_code(planned), secret=planned.secret_files)
+        copy = Path(folder) / "code"
+        frozen = freeze(planned.code, copy, leave_out=no_code(planned), secret=planned.secret_files)
         entries = store.listing(copy)
         files = {entry.sha256: entry for entry in entries if entry.kind == "file"}
         missing = {"do": "missing", "sha256s": sorted(files)}

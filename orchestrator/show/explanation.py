@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Event
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
-from torusrun.orchestrator.run.plan import packages
+from torusrun.orchestrator.run.plan.missing import how_to_install
 from torusrun.orchestrator.show.advice import ADVICE
 from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
@@ -110,7 +110,7 @@ def explained(logs: Logs) -> Explanation:
 
 def _install(texts: Iterable[str]) -> list[str]:
     """What to install if these texts say that Python lacks a module."""
-    return list(dict.fromkeys(filter(None, map(packages.advice, texts))))[:1]
+    return list(dict.fromkeys(filter(None, map(how_to_install, texts))))[:1]
 
 
 def _end(logs: Logs, events: Sequence[Event], status: Status) -> End:

@@ -89,8 +89,7 @@ def _code(shown: DryRun) -> list[str]:
         if code.tracked
         else "the whole folder, because git does not list it"
     )
-    limit = f"at most {shown.plan.run.code_limit_bytes:,} bytes are copied (code_limit)"
-    return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}; {limit}", *code.notes]
+    return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}", *code.notes]
 
 
 def _code_record(shown: DryRun) -> dict[str, Any] | None:
@@ -101,7 +100,6 @@ def _code_record(shown: DryRun) -> dict[str, Any] | None:
         "source": str(code.source),
         "files": code.files,
         "bytes": code.size_bytes,
-        "limit_bytes": shown.plan.run.code_limit_bytes,
         "notes": code.notes,
     }
 

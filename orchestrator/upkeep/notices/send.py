@@ -14,7 +14,7 @@ from typing import IO, Any
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.keys.notify import Notify
+from torusrun.orchestrator.keys.shared import Notify
 from torusrun.orchestrator.upkeep.notices.notice import Notice
 
 PROGRAM_S = 8.0
