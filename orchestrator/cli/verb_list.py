@@ -28,7 +28,6 @@ GROUPS = {
         "watch": "follow one run or many to their ends, on the whole screen of a terminal",
         "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
         "report": "write one HTML file about one run or several: results, curves, attempts, time",
-        "debug": "pack the records of a run into an archive for support, without secrets",
         "show": "show the origin of a run: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",
     },

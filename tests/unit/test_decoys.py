@@ -64,7 +64,6 @@ ARGUMENTS = {
     "collect": "{run} {home}/collected",
     "gc": "--keep-checkpoints 1 --yes",
     "export": "{run} {home}/exported",
-    "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",
 }
