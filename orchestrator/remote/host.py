@@ -30,13 +30,12 @@ class LoginHost:
     def argv(self, command: str, *, terminal: bool = False, asks: bool = True) -> list[str]:
         """The program that runs `command` there with its own streams. Without `asks` it asks the user nothing."""
         if not self.by_ssh:
-            return _fabric(*(["--terminal"] if terminal else []), self.address, command)
+            through = [*(["--terminal"] if terminal else []), self.address, command]
+            return process.module(sys.executable, "torusrun.orchestrator.remote.through_fabric", *through)
         return ["ssh", "-tt" if terminal else "-T", *_ssh_options(asks), "--", self.address, command]
 
     def tunnel(self, socket: str, port: int) -> list[str]:
-        """The program that leads a new Unix socket of this machine to a port of the login node's loopback."""
-        if not self.by_ssh:
-            return _fabric("--tunnel", self.address, f"{socket}:{port}")
+        """The `ssh` that leads a new Unix socket of this machine to a port of the login node's loopback."""
         leads = ["-o", "ExitOnForwardFailure=yes", "-L", f"{socket}:127.0.0.1:{port}"]
         return ["ssh", "-N", "-T", *leads, *_ssh_options(asks=True), "--", self.address]
 
@@ -76,7 +75,3 @@ def _ssh_options(asks: bool) -> list[str]:
     batch = [] if asks and sys.stdin and sys.stdin.isatty() else ["-o", "BatchMode=yes"]
     alive = ["-o", f"ServerAliveInterval={ALIVE_S}", "-o", f"ServerAliveCountMax={LOST_AFTER}"]
     return ["-o", "StrictHostKeyChecking=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}", *alive, *batch]
-
-
-def _fabric(*words: str) -> list[str]:
-    return process.module(sys.executable, "torusrun.orchestrator.remote.through_fabric", *words)

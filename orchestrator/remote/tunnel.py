@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.listening import HERE, Listening, joined
 from torusrun.orchestrator.remote import call, program
 from torusrun.orchestrator.remote.host import LinkLost, LoginHost
@@ -31,6 +31,8 @@ def forward(known: Known, port: int, beside: str, listen: str) -> int:
 
     Raises UserError if a port cannot be opened, LinkLost if the link breaks.
     """
+    if not known.host.by_ssh:
+        raise UserError(f"{known.host.address}: only `ssh` leads to a port there, and fabric connects to this site")
     listening = Listening(port, listen)
     verb = _Verb(known, port, beside)
     if not (there := verb.port()):
