@@ -135,9 +135,10 @@ class Run:
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
         """Copy the results of the run into a new folder; see `torusrun collect --help`."""
+        from torusrun.orchestrator.base.terminal.remarks import warn
         from torusrun.orchestrator.upkeep.collect import collect
 
-        return collect(self.folder, Path(into), checkpoints, only=patterns.parse_list(only))
+        return collect(self.folder, Path(into), checkpoints, warn, patterns.parse_list(only))
 
     def export(self, into: str | Path, kind: str = "csv") -> Path:
         """Write the metrics as a file into the folder `into`/RUN, replacing an earlier one; the file's absolute path.

@@ -39,18 +39,15 @@ def collect(
     checkpoints: str,
     say: Say = lambda text: None,
     only: Sequence[Pattern] = (),
-    *,
-    continues: bool = True,
 ) -> Path:
     """Copy a run into the new folder `into`, with "newest", "all" or "none" of its complete `checkpoints`.
 
     The copy has the account of the run, by its records alone. With `only`, it has the files that these patterns choose
     instead. Only regular files and folders are copied: `say` gets a sentence about everything else. Raises UserError if
-    `into` exists or the patterns choose nothing, SiteError if the copy fails: the same call then continues, unless
-    `continues` is False.
+    `into` exists or the patterns choose nothing, SiteError if the copy fails: the same call then continues.
     """
-    with collecting(into, run.run_id if continues else "") as partial:
-        copied = copy_chosen(run, partial, only, say) if only else _copy_all(run, partial, checkpoints, say)
+    with collecting(into, run.run_id) as partial:
+        copied = _copy_chosen(run, partial, only, say) if only else _copy_all(run, partial, checkpoints, say)
         keep_only(partial, copied)
     return absolute(into)
 
@@ -59,44 +56,30 @@ def collect(
 def collecting(into: Path, of: str) -> Iterator[Below]:
     """A folder that becomes `into` at the end of the context.
 
-    After an error it stays if it has files: the next call for the same `into` and `of`, a run's id, gets it again. It
-    does not stay if `of` is ''. Raises UserError if `into` exists, SiteError for an OSError or if strangers may replace
-    files beside `into`.
+    After an error it stays if it has files: the next call for the same `into` and `of`, a run's id, gets it again.
+    Raises UserError if `into` exists, SiteError for an OSError or if strangers may replace files beside `into`.
     """
     into = absolute(into)
     if os.path.lexists(into):
         raise UserError(f"{into} exists already; name a new folder")
-    with (
-        not_copied(f"{into}: the run could not be collected"),
-        private.trusted(into.parent) as beside,
-        partial_copy(beside, into.name, of) as partial,
-    ):
-        yield partial
-        _give_name(beside, partial, into.name)
-
-
-@contextmanager
-def not_copied(what: str) -> Iterator[None]:
-    """Turn an OSError in the block into a SiteError with this sentence, the file and the reason."""
     try:
-        yield
+        with private.trusted(into.parent) as beside, _partial_copy(beside, into.name, of) as partial:
+            yield partial
+            _give_name(beside, partial, into.name)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise SiteError(f"{what}: {where}{error.strerror}") from None
+        raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
 
 
 @contextmanager
-def partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
-    """A folder in `beside` with the files copied so far for `name`, as in `collecting`.
-
-    The caller renames or removes it.
-    """
+def _partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
+    """A folder in `beside` with the files copied so far for `name`, as in `collecting`; the caller renames it."""
     digest = hashlib.sha256(f"{of}\n{name}".encode(errors="surrogateescape")).hexdigest()[:16]
     with beside.folder(part := f"{PARTIAL}{digest}", stat.S_IRWXU) as partial:
         try:
             yield partial
         except BaseException as error:
-            if not of or all(is_folder for _, is_folder in partial.entries()):
+            if all(is_folder for _, is_folder in partial.entries()):
                 with suppress(OSError):
                     beside.remove(part)
             elif not isinstance(error, UserError):
@@ -104,7 +87,7 @@ def partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
             raise
 
 
-def copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) -> set[str]:
+def _copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) -> set[str]:
     """Copy the files of a run that these patterns choose; the copies. Raises UserError if there are none, OSError."""
     chosen, used = patterns.found_in(run, only), set[Pattern]()
 

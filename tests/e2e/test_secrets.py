@@ -131,7 +131,7 @@ def written(run: Path) -> Sequence[Sequence[str]]:
     """The verbs that write what is for others."""
     return [
         ["collect", run.name, "written/copy"], ["report", run.name, "-o", "written/report.html"],
-        ["collect", run.name, "written", "--only", "./*"],
+        ["collect", run.name, "written/some", "--only", "./*"],
         ["export", run.name, "written/csv"], ["export", run.name, "written/parquet", "--as", "parquet"],
         ["export", run.name, "written/events", "--as", "tensorboard"],
     ]  # fmt: skip

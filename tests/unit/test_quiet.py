@@ -68,7 +68,7 @@ def test_the_results_of_a_verb_that_acts_are_json(
 
     assert results("export", one.run_id, "out") == [f"{home}/out/{one.run_id}/metrics.csv"]
     assert results("report", one.run_id) == [f"{home}/report-{one.run_id}.html"]
-    assert results("collect", one.run_id, ".", "--only", "metrics.jsonl") == [f"{home}/metrics.jsonl"]
+    assert results("collect", one.run_id, "some", "--only", "metrics.jsonl") == [f"{home}/some"]
     assert results("collect", one.run_id, other.run_id, "all") == [f"{home}/all/{run.run_id}" for run in (one, other)]
     assert results("run", "--save", "new.yaml", "--", "true") == ["new.yaml"]
     assert results("examples", "programs/ddp", "--save", "ddp.yaml") == [f"{home}/ddp.yaml"]

@@ -148,9 +148,9 @@ def test_python_has_the_same_functions(
     only = run.collect(home / "some", only="code/site.yaml,rank-0000.log")
     files = {str(path.relative_to(only)) for path in only.rglob("*") if path.is_file()}
     assert files == {"code/site.yaml", "attempts/1/logs/rank-0000.log", "attempts/2/logs/rank-0000.log"}
-    assert main(["collect", run.id, str(home), "--only", "attempts/2/logs/rank-0000.log"]) == 0
-    assert (home / "rank-0000.log").read_bytes() == log.read_bytes()
-    assert main(["collect", run.id, str(home), "--only", "attempts/3"]) == 2
+    assert main(["collect", run.id, str(home / "one"), "--only", "attempts/2/logs/rank-0000.log"]) == 0
+    assert (home / "one/attempts/2/logs/rank-0000.log").read_bytes() == log.read_bytes()
+    assert main(["collect", run.id, str(home / "two"), "--only", "attempts/3"]) == 2
     assert "has no file attempts/3" in capsys.readouterr().err and not list(home.glob(".torusrun-*"))
     assert not list((far / "torusrun/runs").glob(".torusrun-*")), "no copy is left over there"
     for folder in (far / "torusrun/runs" / run.id, home / "out"):
