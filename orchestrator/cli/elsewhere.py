@@ -71,7 +71,7 @@ def _meant(verb: str, args: argparse.Namespace) -> list[Known]:
     from torusrun.orchestrator.remote import remote_runs
 
     if verb == "status":  # of several hosts it merges the rows
-        is_plain = not (args.long or args.disk or args.if_there or args.state or args.site)
+        is_plain = not (args.long or args.if_there or args.state or args.site)
         one_word = args.run_ids[0] if is_plain and len(args.run_ids) == 1 else ""
         return [sweep] if (sweep := remote_runs.sweep(one_word)) else []
     if hasattr(args, "run_id"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -59,6 +60,21 @@ def _use(path: Path) -> bool:
     except OSError:
         return False
     return path.is_file()
+
+
+def unused(before_s: float) -> dict[Path, os.stat_result]:
+    """The files that were not used since `before_s` (of time.time()), or not completed."""
+    files = {}
+    for path in place().glob("*/*"):
+        with contextlib.suppress(OSError):
+            if (status := path.lstat()).st_mtime < before_s:
+                files[path] = status
+    return files
+
+
+def remove_unused(before_s: float) -> None:
+    for path in unused(before_s):
+        path.unlink(missing_ok=True)
 
 
 def keep(sha256: str, size_bytes: int, reads: IO[bytes]) -> None:

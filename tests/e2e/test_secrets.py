@@ -123,7 +123,7 @@ def shown(run: Path) -> Sequence[Sequence[str]]:
         ["submit", "script.yaml", "--dry-run", "--sweep", "env.X=1,2"], ["plan", "script.yaml", "--check"],
         ["status", run.name, "--json"], ["status", run.name, "--long"], ["explain", run.name], ["logs", run.name],
         ["logs", run.name, "--all"], ["show", run.name], ["show", run.name, "--json"],
-        ["reproduce", run.name, "--compare", run.name], ["gc", "--dry-run"], ["status", "--disk"],
+        ["reproduce", run.name, "--compare", run.name], ["gc", "--dry-run"],
     ]  # fmt: skip
 
 

@@ -62,7 +62,7 @@ ARGUMENTS = {
     "resume": "{run}",
     "rm": "{run} --yes",
     "collect": "{run} {home}/collected",
-    "gc": "--keep-checkpoints 1 --yes",
+    "gc": "--yes",
     "export": "{run} {home}/exported",
     "schema": "run",
     "completion": "bash",

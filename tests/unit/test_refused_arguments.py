@@ -81,8 +81,6 @@ REFUSED = {
     "export last out --as xml": "--as: it must be one of csv, parquet, tensorboard, not 'xml'",
     "gc --older-than yesterday": "--older-than: 'yesterday' is not a time",
     "gc --older-than -3d": "--older-than: its value is missing",
-    "gc --keep-checkpoints 0": "must be at least 1",
-    "gc --keep-checkpoints all": "--keep-checkpoints: it must be a whole number, not 'all'",
     "gc --site gone": "there is no site 'gone'",
     "gc --site ./gone.yaml": "the site's file gone.yaml does not exist",
     "gc everything": "gc: 'everything' is one argument too many",

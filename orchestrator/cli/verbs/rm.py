@@ -29,9 +29,9 @@ def run(args: argparse.Namespace) -> int:
 
     found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
     with busy("measuring their disk space"):
-        takes = sum((disk.used(run) for run in found.runs), disk.Used())
+        takes = sum(disk.of_path(run.folder) for run in found.runs)
     if not chosen.agreed(
-        [run.run_id for run in found.runs], f"free {size(takes.total)}, and remove all files of", yes=args.yes
+        [run.run_id for run in found.runs], f"free {size(takes)}, and remove all files of", yes=args.yes
     ):
         return DONE
     with busy("removing them"):

@@ -13,7 +13,6 @@ examples:
   torusrun status last --long
   torusrun status last --json
   torusrun status SWEEP --best accuracy
-  torusrun status --disk --all
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times",
     )
-    parser.add_argument("--disk", action="store_true", help="the disk space of each run, largest last")
     best = "sort the members of a sweep by this metric, the best first: accuracy, loss, max:NAME or min:NAME"
     parser.add_argument("--best", metavar="METRIC", help=best)
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
@@ -68,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
-    is_plain = chosen == selection.Selection() and not (args.long or args.disk or args.if_there)
+    is_plain = chosen == selection.Selection() and not (args.long or args.if_there)
     if len(args.run_ids) == 1 and is_plain and (code := _of_sweep(args)) is not None:
         return code
     if args.best:
-        raise UserError("--best sorts the members of one sweep: name it, without --long, --disk or a choice of runs")
+        raise UserError("--best sorts the members of one sweep: name it, without --long or a choice of runs")
     words, away = ([], []) if args.if_there else remote.split(args.run_ids)
     known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
     far_accounts, far_due = dict[str, Any](), dict[str, Any]()
@@ -96,9 +94,7 @@ def run(args: argparse.Namespace) -> int:
         found, hidden = shown, hidden + len(found) - len(shown)
     accounts = _accounts(found, far_accounts) if args.long and args.run_ids else {}
     due = {**_due(found, away), **far_due} if args.long else {}
-    if args.disk:
-        _disk(found, away, as_json=args.json)
-    elif args.json:
+    if args.json:
         print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
     elif found:
         from torusrun.orchestrator.base.terminal import output
@@ -146,23 +142,6 @@ def _of_sweep(args: argparse.Namespace) -> int | None:
             text = "\n".join(table.shown(sweep, members, args.best or "", output.width(sys.stdout)))
     print(text)
     return DONE
-
-
-def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
-    """Print the room that these runs take; runs on login nodes are left out."""
-    from torusrun.orchestrator.base.terminal.remarks import busy, progress
-    from torusrun.orchestrator.upkeep.disk import listing
-
-    there = {run.run for run in away}
-    with busy("measuring their disk space"):
-        table = listing([view for view in views if view.run not in there])
-    if as_json:
-        *runs, every = table.as_json()
-        print(json.dumps({"schema": 1, "runs": runs, "all": every}, indent=1))
-    else:
-        print("\n".join(table.lines()))
-    if there:
-        progress(f"{counted(len(there), 'run')} on login nodes not measured: measure them there")
 
 
 def _accounts(views: Sequence[View], far: Mapping[str, Account]) -> dict[str, Account]:

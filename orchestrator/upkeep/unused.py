@@ -1,4 +1,4 @@
-"""Built images that no run has used for long, and what killed builds left. An image can be built again."""
+"""Built images that no run has used for long, and what killed builds and writers of checkpoints left."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from functools import partial
 from pathlib import Path
 
 from torusrun.orchestrator.base import private
-from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.images.builds.build import TEMPORARY
-from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
+from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
+from torusrun.orchestrator.images.builds.cache import remove_tree as remove_build
+from torusrun.orchestrator.run.attempts.cancel import is_unsure
 from torusrun.orchestrator.run.folder import disk, index
+from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image.recorded import kept
+from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.upkeep.cleaning.garbage import Garbage
+from torusrun.orchestrator.upkeep.garbage import Garbage, remove_tree
+from torusrun.orchestrator.upkeep.remove import check_over
+from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 
 KEY_SHOWN = 12  # digits of a key in the name of a build's temporary folder
 
@@ -82,7 +88,7 @@ def uses(views: Sequence[View]) -> Uses:
     return Uses(needed, last_s, caches, known_s)
 
 
-def unused(cache: Cache, found: Uses, before_s: float) -> Iterator[Garbage]:
+def images(cache: Cache, found: Uses, before_s: float) -> Iterator[Garbage]:
     """The images of a cache of this user that were not used since `before_s`, and are not being built."""
     for entry in cache.entries(lambda why: None):
         with contextlib.suppress(FileNotFoundError):
@@ -103,13 +109,13 @@ def _remove_image(cache: Cache, entry: CachedImage, found: Uses, before_s: float
     cache.remove(entry)
 
 
-def leftovers(cache: Cache, before_s: float) -> Iterator[Garbage]:
+def of_builds(cache: Cache, before_s: float) -> Iterator[Garbage]:
     """What killed builds left in the cache, unchanged since `before_s`."""
     for path in cache.leftovers():
         yield from _leftover(path, before_s, [(cache, path.name[1:].partition(".")[0])])
 
 
-def temporary_leftovers(caches: Sequence[Cache], temporary: Path, before_s: float) -> Iterator[Garbage]:
+def of_temporary_builds(caches: Sequence[Cache], temporary: Path, before_s: float) -> Iterator[Garbage]:
     """What killed builds for any of the caches left in the site's folder for builds, unchanged since `before_s`."""
     for path in sorted(temporary.glob(f"{TEMPORARY}-{'?' * KEY_SHOWN}-*")):
         begins = path.name.removeprefix(f"{TEMPORARY}-")[:KEY_SHOWN]
@@ -130,5 +136,36 @@ def _leftover(path: Path, before_s: float, builds: Sequence[tuple[Cache, str]]) 
 def _remove(path: Path, builds: Sequence[tuple[Cache, str]]) -> None:
     if any(cache.is_building(key) for cache, key in builds):
         raise UserError(f"{path}: its image is being built now")
-    if not remove_tree(path):
+    if not remove_build(path):
         raise SiteError(f"{path}: this could not be removed completely; see its permissions, and remove it by hand")
+
+
+def of_checkpoints(views: Sequence[View], before_s: float) -> Iterator[Garbage]:
+    """Half-written checkpoints of the user's runs that are over, unchanged since `before_s`."""
+    for run in map(RunFolder, (Path(view.folder) for view in views if _is_over(view))):
+        for path in sorted(run.checkpoints.glob(f"{TEMPORARY_PREFIX}*step-*")):
+            with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                changed_s = path.lstat().st_mtime
+                if changed_s < before_s and path.is_dir() and not path.is_symlink():
+                    why = f"a half-written checkpoint of {run.run_id}"
+                    remove = partial(_remove_of_run, run, path)
+                    yield Garbage("leftover", path, disk.of_path(path), changed_s, why, remove)
+
+
+def _is_over(view: View) -> bool:
+    """True if the run is over, belongs to the user, and has checkpoints in its folder."""
+    run = RunFolder(Path(view.folder))
+    if not view.state.over or run.checkpoints.is_symlink() or not run.checkpoints.is_dir() or not run.ledger.exists():
+        return False
+    try:
+        index.own(run)
+        return not is_unsure(run, view)
+    except (TorusrunError, OSError):  # such as: it has just been removed
+        return False
+
+
+def _remove_of_run(run: RunFolder, path: Path) -> None:
+    """Remove a folder of a run while nobody resumes it. Raises UserError if the run is not over."""
+    with alone(run):
+        check_over(run, look(run))
+        remove_tree(path)
