@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -201,20 +200,6 @@ def cost_line(plan: Plan, forecast: Forecast) -> str:
     if plan.jobs >= needed:
         return f"{line}, by {counted(plan.jobs, 'job')}"
     return f"{line}; `keep_going: {{attempts: {needed}}}` submits all of them, and a longer `time` needs fewer"
-
-
-def start_line(plan: Plan, forecast: Forecast | None, starts_s: float | None) -> str:
-    """The estimated start, and when the run is done if one attempt is enough for it."""
-    if starts_s is None:
-        return "unknown: the scheduler could run the job, and does not say when"
-    line = f"about {_minute(starts_s)}, by the scheduler's estimate"
-    if forecast and attempts_needed(plan, forecast) == 1:
-        return f"{line}; done about {_minute(starts_s + forecast.total_s)}"
-    return line
-
-
-def _minute(time_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
 
 FEW = 5  # runs that are named

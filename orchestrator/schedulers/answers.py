@@ -23,14 +23,12 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.schedulers.client import Client, answers_file
-from torusrun.orchestrator.schedulers.interface import Request
 
 LARGEST_BYTES = 64_000_000
 KEPT_S = 600.0  # how long a job is remembered after the last question about it
 MINUTES_FROM_S = 120.0  # ages are shown in minutes
 STARTS_EVERY_S = 300.0  # schedulers plan anew every half a minute to several minutes, and an estimate is expensive
 STARTS_LEAST_S = 60.0  # between two queries for starts, also if a job is new
-REQUEST = "request "  # begins the key of a request; the id of a job has no blank
 NONE_S = 0.0  # in place of a start that the scheduler does not estimate
 
 
@@ -53,7 +51,7 @@ class Kept:
     jobs: dict[str, Status] = field(default_factory=dict)
     wanted_s: dict[str, float] = field(default_factory=dict)  # when each job was last asked about
     named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)  # jobs by the name of a request
-    starts: dict[str, tuple[float, float]] = field(default_factory=dict)  # job or request: when queried, its start
+    starts: dict[str, tuple[float, float]] = field(default_factory=dict)  # by job: when queried, its start
 
     def holds(self, jobs: Sequence[str], mark: str, interval_s: float) -> bool:
         """True if the states of these jobs need no new query."""
@@ -144,7 +142,7 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
     place = answers_file(client.scheduler)
 
     def holds(kept: Kept) -> bool:
-        known = {job: asked_s for job, (asked_s, _) in kept.starts.items() if not job.startswith(REQUEST)}
+        known = {job: asked_s for job, (asked_s, _) in kept.starts.items()}
         return all(job in known and _is_younger(known[job], STARTS_EVERY_S) for job in jobs) or any(
             _is_younger(asked_s, STARTS_LEAST_S) for asked_s in known.values()
         )
@@ -159,24 +157,6 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
                     estimated = client.starts(jobs)
                 kept = _with_starts(place, kept, {**dict.fromkeys(jobs, NONE_S), **estimated})
     return {job: kept.starts[job][1] for job in jobs if kept.starts.get(job, (0.0, NONE_S))[1] != NONE_S}
-
-
-def start_before_submission(client: Client, script: str, request: Request) -> float | None:
-    """The estimated start of a job with this script if it were submitted now (of time.time()); None without one.
-
-    Runs that differ in their names and folders alone share an answer. Raises UserError if the scheduler has no such
-    query, SiteError if it did not answer or would refuse the job.
-    """
-    import hashlib  # it loads OpenSSL, which `status` does not need for this
-
-    same = replace(request, name="", token="", stdout=Path(), stderr=Path())
-    key = REQUEST + hashlib.sha256(repr(same).encode()).hexdigest()[:16]
-    place = answers_file(client.scheduler)
-    with _locked(place, client):
-        kept = _read(place)
-        if key not in kept.starts or not _is_younger(kept.starts[key][0], STARTS_LEAST_S):
-            kept = _with_starts(place, kept, {key: client.estimated_start(script, request) or NONE_S})
-    return kept.starts[key][1] or None
 
 
 def _with_starts(place: Path, kept: Kept, new: Mapping[str, float]) -> Kept:

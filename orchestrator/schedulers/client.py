@@ -212,10 +212,6 @@ class Client:
         query = self.scheduler.start_query(job_ids)
         return self._ask(query) if query else {}
 
-    def estimated_start(self, text: str, request: Request) -> float | None:
-        """The start in the answer of `ask` (of time.time()); None if it has none. Raises as `ask` does."""
-        return self.scheduler.start_in(self.ask(text, request))
-
     def cancel(self, job_id: str, *others: str) -> None:
         """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
         command = [*self.scheduler.cancel_command(job_id), *others]

@@ -104,10 +104,6 @@ class Scheduler(ABC):
         """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
         return None
 
-    def start_in(self, answer: str) -> float | None:
-        """The estimated start in the answer of that command, of time.time(); None if it has none."""
-        return None
-
     def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]] | None:
         """One query for the estimated starts of waiting jobs, of time.time(); None without such a query.
 

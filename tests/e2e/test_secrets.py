@@ -119,7 +119,7 @@ def shown(run: Path) -> Sequence[Sequence[str]]:
     """The verbs that show a run."""
     return [
         ["plan", "script.yaml"], ["plan", "script.yaml", "--json"], ["submit", "script.yaml", "--dry-run"],
-        ["submit", "script.yaml", "--dry-run", "--json"], ["submit", "script.yaml", "--print-script"],
+        ["submit", "script.yaml", "--dry-run", "--json"], ["submit", "script.yaml", "--dry-run", "--quiet"],
         ["submit", "script.yaml", "--dry-run", "--sweep", "env.X=1,2"], ["plan", "script.yaml", "--check"],
         ["status", run.name, "--json"], ["status", run.name, "--long"], ["explain", run.name], ["logs", run.name],
         ["logs", run.name, "--all"], ["show", run.name], ["show", run.name, "--json"],

@@ -39,7 +39,7 @@ def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_script_alone_is_printed_and_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", DIGITS, "--print-script", "--site", "slurm"]) == 0
+    assert main(["submit", DIGITS, "--dry-run", "--quiet", "--site", "slurm"]) == 0
     script = capsys.readouterr().out
     assert script.startswith("#!/usr/bin/env bash\n#SBATCH --job-name=digits-")
     assert list(home.iterdir()) == [], "it must write nothing"

@@ -15,8 +15,8 @@ import pytest
 from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import remarks
+from torusrun.orchestrator.cli.main import _as_json as as_json
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.cli.results import as_json
 from torusrun.orchestrator.cli.verb_list import VERBS, parser_of
 from torusrun.orchestrator.run.folder.records import End
 

@@ -14,7 +14,7 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 REFUSED = {
-    "submit RUN --in last --dry-run": "--in submits nothing to a scheduler: leave out --dry-run and --print-script",
+    "submit RUN --in last --dry-run": "--in submits nothing to a scheduler: leave out --dry-run",
     "submit RUN --in last --after last": "leave out --after",
     "submit RUN --in last": "there is no held allocation; `torusrun hold RUN.yaml` makes one",
     "submit RUN --after gone": "there is no run 'gone'",

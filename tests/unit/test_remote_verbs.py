@@ -51,7 +51,7 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert "sent-" not in said.out + said.err
     assert not (far / "torusrun").exists() and not remote_runs.runs(), "nothing is submitted"
     assert not list((far / ".cache/torusrun").glob("sent-*")), "the files of the request are removed"
-    assert main(["submit", str(run_file), "--print-script", "--set", "code_limit=1B"]) == 2
+    assert main(["submit", str(run_file), "--dry-run", "--quiet", "--set", "code_limit=1B"]) == 2
     assert "code_limit" in capsys.readouterr().err
 
 

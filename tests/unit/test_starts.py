@@ -1,4 +1,4 @@
-"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long` and `plan --ask`."""
+"""When jobs will start: what schedulers estimate, queried once per interval, in `status --long`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
@@ -23,7 +23,6 @@ from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.plan.chain import attempts
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file
-from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
 
@@ -34,7 +33,6 @@ SQUEUE = """25|pend|alice|lab|main|PENDING|Resources|0:00|10:00|8|8|(Resources)|
 27|dep|alice|lab|main|PENDING|Dependency|0:00|10:00|1|1|(Dependency)|N/A|N/A
 28|later|alice|lab|main|PENDING|BeginTime|0:00|10:00|1|1|(BeginTime)|2026-11-21T00:36:17|N/A
 29_[1-3%1]|arr|alice|lab|main|PENDING|Priority|0:00|10:00|1|1|(Priority)|N/A|N/A"""
-TEST_ONLY = "sbatch: Job 23 to start at 2026-11-21T00:36:17 using 4 processors on nodes node[1-2] in partition main"
 # The attribute is in the form of a PBS that others recorded (estimated.start_time = Tue Feb 14 02:10:01 2023).
 QSTAT = """Job Id: 7.pbs
     job_state = Q
@@ -65,12 +63,6 @@ def test_slurm_shows_starts_of_some_waiting_jobs() -> None:
         query.read(said("", 1))
 
 
-def test_sbatch_says_when_a_job_would_start() -> None:
-    assert Slurm().start_in(TEST_ONLY) == START.timestamp()
-    assert Slurm().start_in("sbatch: Job 23 to start at some time") is None
-    assert PBS().start_in(TEST_ONLY) is None
-
-
 def test_pbs_shows_starts_of_some_waiting_jobs() -> None:
     query = PBS().start_query(["7.pbs", "8.pbs"])
     assert list(query.command[-2:]) == ["7.pbs", "8.pbs"]
@@ -86,9 +78,6 @@ class Counted(Slurm):
     def start_query(self, job_ids: Sequence[str]):  # type: ignore[no-untyped-def]
         made = super().start_query(job_ids)
         return replace(made, command=["sh", "-c", f"echo x >> {self.folder}/count; cat {self.folder}/queue"])
-
-    def ask_command(self, request: Request) -> list[str]:
-        return ["sh", "-c", f"echo x >> {self.folder}/count; echo '{TEST_ONLY}'"]
 
 
 @pytest.fixture
@@ -131,19 +120,6 @@ def test_a_scheduler_that_fails_is_not_queried_again_at_once(client: Client) -> 
 def test_without_a_place_every_process_asks(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/no/such")
     assert answers.starts(client, ["1"]) and answers.starts(client, ["1"]) and count(client) == 2
-
-
-def test_equal_requests_share_an_answer_before_their_submission(client: Client, tmp_path: Path) -> None:
-    request = Request("x", 2, 1, 1, 0, None, 60.0, None, None, tmp_path / "out", tmp_path / "err")
-    for name in ("x", "y"):
-        found = answers.start_before_submission(client, "script", replace(request, name=name, stdout=tmp_path / name))
-        assert found == START.timestamp()
-    assert count(client) == 1
-    answers.start_before_submission(client, "script", replace(request, nodes=4))
-    assert count(client) == 2
-    assert answers.starts(client, ["1"]) and count(client) == 3, "a query before a submission is none about jobs"
-    with pytest.raises(UserError, match="cannot check a job"):
-        answers.start_before_submission(Client(PBS(), 10.0), "script", request)
 
 
 def test_a_query_for_which_no_time_is_left_keeps_nothing(client: Client) -> None:
@@ -246,21 +222,3 @@ def test_a_plan_counts_node_hours_and_attempts(capsys: pytest.CaptureFixture[str
     assert chained.endswith("by 9 jobs")
     assert main(["plan", IMAGENET, "--set", "time=10m", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["attempts"] == int(match[1])
-
-
-def test_a_plan_asks_when_its_job_would_start_and_nothing_is_submitted(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slurm = SlurmPrograms(home, monkeypatch, "time: 1h\ncode: none\ncommand: [sleep, '1']")
-    slurm.program("sbatch", f"""echo "$*" >> {home}/asked; echo '{TEST_ONLY}' >&2""")
-    for _ in range(2):
-        rows = planned(capsys, str(home / "run.yaml"), "--ask")
-        assert rows["start"] == "about 2026-11-21 00:36, by the scheduler's estimate"
-    assert (home / "asked").read_text() == "--test-only\n" and not (home / "runs").exists()
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["starts_s"] == START.timestamp()
-    slurm.program("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--set", "nodes=99"]) == 3
-    assert "Requested node configuration is not available" in capsys.readouterr().err
-    assert main(["plan", IMAGENET, "--ask", "--site", "local"]) == 2
-    assert main(["plan", str(home / "run.yaml"), "--ask", "--sweep", "time=1h,2h"]) == 2

@@ -58,12 +58,12 @@ def test_a_saved_file_has_the_same_run(place: str, folder: Path, capsys: pytest.
     (folder / "site.yaml").write_text("scheduler: slurm\nlauncher: srun\nnode: {gpus: 4}\n")
     typed = ["run", *SLURM, "--site", "./site.yaml", "--set", "keep_going.attempts=3"]
     assert main([*typed, "--save", f"{place}/run.yaml", *COMMAND]) == 0
-    assert main([*typed, "--print-script", *COMMAND]) == 0
+    assert main([*typed, "--dry-run", "--quiet", *COMMAND]) == 0
     script = capsys.readouterr().out.partition("\n")[2]
     saved = plan(f"{place}/run.yaml")
     assert (saved.run.nodes, saved.ranks_per_node, saved.run.time_s, saved.jobs) == (2, 4, 7200.0, 3)
     assert saved.run.command == tuple(COMMAND[1:]) and saved.run.env == {"LR": "0x10"} and saved.code == folder
-    assert main(["submit", f"{place}/run.yaml", "--print-script"]) == 0
+    assert main(["submit", f"{place}/run.yaml", "--dry-run", "--quiet"]) == 0
 
     again = capsys.readouterr().out
     assert re.sub(RUN_ID, "RUN", script) == re.sub(RUN_ID, "RUN", again)
@@ -130,7 +130,7 @@ def test_a_run_file_takes_the_options_of_a_run_without_a_file(
     file = folder / "runs" / "run.yaml"
     file.write_text("name: mine\nsite: local\ncommand: [python, train.py]\nenv: {LR: '1'}\n")
     options = ["--site=slurm-v100", "-N3", "--gpus=2", "--time=2h", "--name=e3", "--env", "LR=", "--code=."]
-    shows = {"submit": ["--print-script"], "plan": ["--json"]}[verb]
+    shows = {"submit": ["--dry-run", "--quiet"], "plan": ["--json"]}[verb]
     assert main([verb, str(file), *options, *shows]) == 0
     if verb == "plan":
         spec = json.loads(capsys.readouterr().out)["spec"]
@@ -143,7 +143,7 @@ def test_a_run_file_takes_the_options_of_a_run_without_a_file(
 
 
 def test_the_last_of_an_option_and_a_setting_wins(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    common = ["run", "--print-script", "--site", "slurm"]
+    common = ["run", "--dry-run", "--quiet", "--site", "slurm"]
     assert main([*common, "--nodes", "2", "--set", "nodes=3", *COMMAND]) == 0
     assert "--nodes=3" in capsys.readouterr().out
     assert main([*common, "--set", "nodes=3", "--nodes", "2", *COMMAND]) == 0

@@ -2,7 +2,6 @@
 example:
   torusrun plan examples/digits.yaml --set grid=4x1
   torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
-  torusrun plan run.yaml --site slurm --ask
   torusrun plan run.yaml --check
 """
 
@@ -35,14 +34,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
     parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
-    parser.add_argument("--ask", action="store_true", help="also ask Slurm when the job would start")
     parser.add_argument("--check", action="store_true", help="also compare the run, its image and its site")
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli import image_fits
     from torusrun.orchestrator.keys.load import is_sweep
-    from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line, start_line
+    from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.show import map_svg
@@ -55,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
         return _checked_there(args, planned)
     if args.svg and not args.hosts:
         raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
-    starts_s = _start(planned) if args.ask else None
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
     if args.svg and placed:
         shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
@@ -66,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         known = forecast or of_command
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
-        cost = {"attempts": attempts_needed(planned, forecast) if forecast else None, "starts_s": starts_s}
+        cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
         checked = {"check": fit.as_json()} if fit else {}
         print(json.dumps({**planned.as_json(), **parts, **cost, **checked}, indent=1))
     else:
@@ -76,7 +73,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'prediction':12}{_predicted(forecast) if forecast else of_other}")
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
-        print(f"{'start':12}{start_line(planned, forecast, starts_s)}\n" if args.ask else "", end="")
         print("\n".join(["", *fit.lines()]) if fit else "", end="\n" if fit else "")
     return USER_MISTAKE if fit and fit.refused else DONE
 
@@ -88,18 +84,8 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
 
     if args.hosts or args.svg:
         raise UserError("--hosts and --svg draw here, and --check examines the image there: give one of them")
-    options = [option for option in ("--check", "--json", "--ask") if getattr(args, option.strip("-"))]
+    options = [option for option in ("--check", "--json") if getattr(args, option.strip("-"))]
     return shown(of_file.run("plan", planned, args.file, options, site=args.site, settings=args.settings))
-
-
-def _start(planned: Plan) -> float | None:
-    """When the job would start if it were submitted now (of time.time()), by its scheduler; None if it does not say."""
-    from torusrun.orchestrator.run.attempts.submit import proposed
-    from torusrun.orchestrator.schedulers import answers, client
-
-    shared_arguments.here(planned.site, "plan --ask")
-    request, script = proposed(planned)
-    return answers.start_before_submission(client.of(planned.site), script, request)
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -109,10 +95,8 @@ def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.svg or args.ask or args.check:
-        raise UserError(
-            "--hosts, --svg, --ask and --check are for one run: leave out the sweep, as in --set sweep=null"
-        )
+    if args.hosts or args.svg or args.check:
+        raise UserError("--hosts, --svg and --check are for one run: leave out the sweep, as in --set sweep=null")
     asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run
 
 
+def prints_json(args: argparse.Namespace) -> bool:
+    """True if this command line prints JSON of its own."""
+    return args.other is not None
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
     what = parser.add_mutually_exclusive_group()
@@ -39,10 +44,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.other is not None:
         return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
-    if args.json:
-        from torusrun.orchestrator.cli.results import as_json
-
-        return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     original = open_run(args.run_id)
     new = _submitted(original, args)
     printed(new.id)

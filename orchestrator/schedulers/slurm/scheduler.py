@@ -119,10 +119,6 @@ class Slurm(Scheduler):
     def ask_command(self, request: Request) -> list[str]:
         return ["sbatch", "--test-only", *request.submit_args]
 
-    def start_in(self, answer: str) -> float | None:
-        found = re.search(r"\bJob \S+ to start at (\S+)", answer)
-        return states.moment(found[1]) if found else None
-
     def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]]:
         return Query(["squeue", "--me", "--states=PENDING", "--array", "--noheader", "--format=%i|%S"], states.starts)
 
