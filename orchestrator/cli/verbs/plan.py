@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
-    shared_arguments.keys(parser, beside_file=True)
+    shared_arguments.keys(parser)
     shared_arguments.sweep(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")

@@ -35,7 +35,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "torusrun run [options] -- COMMAND ..."
     shared_arguments.site(parser)
     shared_arguments.settings(parser)
-    shared_arguments.keys(parser, beside_file=False)
+    shared_arguments.keys(parser)
+    shared_arguments.key(parser, "--image", metavar="IMAGE", help="the container image of the ranks; default: none")
+    shared_arguments.key(parser, "--env", metavar="NAME=VALUE", help="a variable for the ranks; may be repeated")
+    code = "folder of your code, which is copied; none: no code"
+    shared_arguments.key(parser, "--code", metavar="FOLDER", help=code)
+    shared_arguments.key(parser, "--name", metavar="NAME", help="a name for the run")
     parser.add_argument("--save", metavar="FILE", help="write the run file into the new FILE; submit nothing")
     submit.how(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

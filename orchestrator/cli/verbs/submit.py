@@ -36,7 +36,7 @@ def prints_json(args: argparse.Namespace) -> bool:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
-    shared_arguments.keys(parser, beside_file=True)
+    shared_arguments.keys(parser)
     how(parser)
 
 
