@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.cli.dryrun.look import DryRun
-from torusrun.orchestrator.cli.dryrun.look import dry_run as look_ahead
+from torusrun.orchestrator.cli.dry_run import DryRun
+from torusrun.orchestrator.cli.dry_run import dry_run as look_ahead
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.keys.load import RunSource, folder_of, is_sweep
 from torusrun.orchestrator.keys.paths import absolute

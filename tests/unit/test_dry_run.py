@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_architecture import modules_after
-from torusrun.orchestrator.cli.dryrun.look import DryRun, dry_run
-from torusrun.orchestrator.cli.dryrun.text import as_json, text
+from torusrun.orchestrator.cli.dry_run import DryRun, as_json, dry_run, text
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.image.contained import contained
 from torusrun.orchestrator.run.attempts.submit import first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_bytes
@@ -20,9 +20,9 @@ MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
 RUN = "a run's id, the start of its id, its folder, or 'last'; last~1 is the one before"
 
 
-def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None) -> None:
+def run_file(parser: argparse.ArgumentParser) -> None:
     """Add the argument RUN.yaml and the options that override it."""
-    parser.add_argument("file", metavar="RUN.yaml", nargs=nargs, help="the run file")
+    parser.add_argument("file", metavar="RUN.yaml", help="the run file")
     parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     settings(parser)
 

@@ -135,7 +135,7 @@ def _sweep(args: argparse.Namespace) -> int:
 def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the members of a sweep, and the script and the command for each of its arrays; or the scripts alone."""
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.cli.dryrun.sweep import as_json, scripts, text
+    from torusrun.orchestrator.cli.dry_run_of_sweep import as_json, scripts, text
 
     if args.json:
         import json
@@ -183,7 +183,7 @@ def _dry_run(args: argparse.Namespace) -> int:
 
     from torusrun.orchestrator.base import private
     from torusrun.orchestrator.cli.api import dry_run
-    from torusrun.orchestrator.cli.dryrun.text import as_json, text
+    from torusrun.orchestrator.cli.dry_run import as_json, text
     from torusrun.orchestrator.schedulers import client
 
     shown = dry_run(args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any)
