@@ -19,7 +19,7 @@ DAY_S = 86400.0
 class Garbage:
     """Something that can be removed."""
 
-    kind: str  # "image", "leftover" or "code"
+    kind: str  # "image" or "leftover"
     path: Path
     size_bytes: int
     used_s: float  # its last use (of time.time())

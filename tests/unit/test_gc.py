@@ -173,7 +173,7 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
         (cache.lock(letter * 64)).touch(mode=0o600)
         now += [cache.working(letter * 64), home / "builds" / f"torusrun-{letter * 12}-x"]
     left += [over.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{store.STAGED}01"]
-    left.append(store.place().parent / f"{store.SENT}x")
+    left.append(store.place() / f"{store.SENT}x")
     stays += [busy.checkpoints / ".tmp-step-00000050-1", home / "builds/mine"]
     for path in (*left, *stays):
         path.mkdir(parents=True)
@@ -225,15 +225,3 @@ def test_a_checkpoint_that_stays_in_part_is_not_counted_as_freed(
     assert gc(spec, "--yes") == 3
     said = capsys.readouterr()
     assert "freed 0" in said.out and f"{path}: this could not be removed" in said.err
-
-
-def test_sent_code_stays_while_submissions_use_it(spec: Path, home: Path) -> None:
-    unused, used = "a" * 64, "b" * 64
-    for sha256 in (unused, used):
-        path = store.path_of(sha256)
-        path.parent.mkdir(parents=True)
-        path.write_text("program")
-        os.utime(path, LONG_AGO)
-    assert store.missing([used, "c" * 64]) == ["c" * 64]
-    assert gc(spec, "--yes") == 0
-    assert not store.path_of(unused).exists() and store.path_of(used).exists()

@@ -2,7 +2,6 @@
 Removed is only what no run needs:
 
   image     a built image that was not used for 30 days; `torusrun image build` makes it again
-  code      files that were sent to this login node, and not used for 30 days; runs have their own copies
   leftover  what killed builds, writers of checkpoints and fetched copies left, after a day
 
 Nothing of a run that is not over, no image that such a run uses, and none that is being built. It shows all of it, with
@@ -40,7 +39,7 @@ UNUSED_S, LEFT_S = 30 * DAY_S, DAY_S
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--older-than", metavar="TIME", help="only what was not used for 30d, or since a date: for all three kinds"
+        "--older-than", metavar="TIME", help="only what was not used for 30d, or since a date: for both kinds"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be removed, and remove nothing")
     parser.add_argument("--yes", "-y", action="store_true", help="remove it without confirmation")
@@ -106,7 +105,6 @@ def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garba
     if temporary:
         yield from unused.of_temporary_builds(caches, Path(temporary), left_s)
     yield from unused.of_checkpoints(seen, left_s)
-    yield from _sent_files(unused_s)
     yield from _copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
 
 
@@ -122,20 +120,6 @@ def _removed(found: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path
                 yield one.path, error
 
 
-def _sent_files(before_s: float) -> Iterator[Garbage]:
-    """The files that other machines sent and no submission used since `before_s`; runs have their own copies."""
-    from torusrun.orchestrator.remote import store
-    from torusrun.orchestrator.run.folder import disk
-    from torusrun.orchestrator.upkeep.garbage import Garbage
-
-    files = store.unused(before_s)
-    if files:
-        used_s = max(status.st_mtime for status in files.values())
-        size_bytes = sum(status.st_blocks * disk.BLOCK_BYTES for status in files.values())
-        why = f"{counted(len(files), 'file')}, sent here for submissions"
-        yield Garbage("code", store.place(), size_bytes, used_s, why, partial(store.remove_unused, before_s))
-
-
 def _copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
     """Copies of runs in these folders that nobody fetches, and files of broken requests, unchanged since `before_s`."""
     from torusrun.orchestrator.base import private
@@ -145,7 +129,7 @@ def _copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
     from torusrun.orchestrator.upkeep.garbage import Garbage
 
     named = [path for folder in folders for name in (store.STAGED, PARTIAL) for path in sorted(folder.glob(f"{name}*"))]
-    sent = sorted(store.place().parent.glob(f"{store.SENT}*"))
+    sent = sorted(store.place().glob(f"{store.SENT}*"))
     whys = dict.fromkeys(named, "a copy that nobody fetches") | dict.fromkeys(sent, "files of a request that has ended")
     for path, why in whys.items():
         changed_s = disk.changed_s(path)  # a large copy that is being made changes deep inside
