@@ -27,13 +27,13 @@ GONE_LOOK_S = 60.0  # between looks for an attempt without a record of its end: 
 Start = Callable[[Streams], int]
 
 
-def forward(run: RunFolder, port: int, *, rank: int, host: str, listen: str) -> int:
-    """Lead a local port (base/listening.py) to `port` on the host of a rank, or on `host`; DONE at the attempt's end.
+def forward(run: RunFolder, port: int, *, rank: int, listen: str) -> int:
+    """Lead a local port (base/listening.py) to `port` on the host of a rank; DONE at the attempt's end.
 
-    Raises UserError if the run is not running or has no such rank or host, or if the local port cannot be opened.
+    Raises UserError if the run is not running or has no such rank, or if the local port cannot be opened.
     """
     read_place(port, listen)  # a mistake in the request comes before the state of the run
-    there = beside(run, rank, host)
+    there = beside(run, rank)
     here = client.of(there.plan.site).scheduler.traits.one_machine or there.host == socket.gethostname()
     listening = Listening(port, listen, here=here)
     words = process.module(there.plan.python, PROGRAM, str(port))

@@ -115,8 +115,8 @@ class Run:
 
         return shell(self.folder, rank, command, terminal=terminal)
 
-    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
-        """Forward a local port to `port` on the host of a rank, or on `host`, until the attempt ends; then 0.
+    def forward(self, port: int, *, rank: int = 0, listen: str = "") -> int:
+        """Forward a local port to `port` on the host of a rank until the attempt ends; then 0.
 
         The local port is `listen` ('6007', '0.0.0.0:6007'), or `port` or a free one of loopback; its address is
         printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
@@ -124,7 +124,7 @@ class Run:
         """
         from torusrun.orchestrator.beside.forward import forward
 
-        return forward(self.folder, port, rank=rank, host=host, listen=listen)
+        return forward(self.folder, port, rank=rank, listen=listen)
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""

@@ -115,12 +115,11 @@ class RunThere(OnLoginNode, Run):
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
         return call.interact(self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command], terminal=terminal)
 
-    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
+    def forward(self, port: int, *, rank: int = 0, listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
         from torusrun.orchestrator.remote.tunnel import forward
 
-        beside = f"--host={host}" if host else f"--rank={rank}"
-        return forward(self.known, port, beside, listen)
+        return forward(self.known, port, rank, listen)
 
     def wait_until_held(self) -> View:
         while not ((view := self.status()).state.over or view.reason.startswith(HELD)):

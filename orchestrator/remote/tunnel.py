@@ -26,7 +26,7 @@ LOOK_S = 0.05
 MOST_BYTES = 1 << 16  # of what the verb prints before its address
 
 
-def forward(known: Known, port: int, beside: str, listen: str) -> int:
+def forward(known: Known, port: int, rank: int, listen: str) -> int:
     """Lead a local port to `port` beside a rank there, until the verb there ends; its exit code.
 
     Raises UserError if a port cannot be opened, LinkLost if the link breaks.
@@ -34,7 +34,7 @@ def forward(known: Known, port: int, beside: str, listen: str) -> int:
     if not known.host.by_ssh:
         raise UserError(f"{known.host.address}: only `ssh` leads to a port there, and fabric connects to this site")
     listening = Listening(port, listen)
-    verb = _Verb(known, port, beside)
+    verb = _Verb(known, port, rank)
     if not (there := verb.port()):
         return verb.ended()
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
@@ -53,11 +53,11 @@ def forward(known: Known, port: int, beside: str, listen: str) -> int:
 class _Verb:
     """The verb on the login node, run by a thread."""
 
-    def __init__(self, known: Known, port: int, beside: str) -> None:
+    def __init__(self, known: Known, port: int, rank: int) -> None:
         self._host, self.over = known.host, False
         self._printed, self._code = bytearray(), SITE_FAILED
         self._error: TorusrunError | None = None
-        words = call.words("forward", known.run, str(port), beside, f"--listen={HERE}:0", "--quiet")
+        words = call.words("forward", known.run, str(port), f"--rank={rank}", f"--listen={HERE}:0", "--quiet")
         self._thread = threading.Thread(target=self._run, args=(words,), daemon=True)
         self._thread.start()
 

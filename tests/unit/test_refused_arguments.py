@@ -71,7 +71,6 @@ REFUSED = {
     "forward gone 80": "there is no run 'gone'",
     "forward last": "forward needs PORT (",
     "forward last http": "PORT: it must be a whole number, not 'http'",
-    "forward last 80 --rank 1 --host n1": "--host and --rank exclude each other",
     "forward last 80 --listen 70000": "write a port, or an IPv4 address and a port",
     "export gone out": "there is no run 'gone'",
     "export gone* out": "no run's name matches 'gone*'",
