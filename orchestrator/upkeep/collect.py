@@ -1,15 +1,14 @@
-"""Copies files of a run to a new folder, which appears wholly or not at all: all logs and metrics with the account of
-the run and its verified checkpoints, or what patterns choose. A copy that was interrupted continues.
+"""Copies files of a run to a new folder, which appears wholly or not at all.
+
+The files are all logs and metrics with verified checkpoints, or what patterns choose. An interrupted copy continues.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import stat
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,16 +19,13 @@ from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.folder import patterns
 from torusrun.orchestrator.run.folder.checkpoints import finished
-from torusrun.orchestrator.run.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only, new_part
+from torusrun.orchestrator.run.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only
 from torusrun.orchestrator.run.folder.patterns import OF_CHECKPOINTS, Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.account import read_account
-from torusrun.orchestrator.run.state.record import read_record
 from torusrun.training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 from torusrun.training.files.below import Below, opened
 
 LEFT_BEHIND = (OF_CHECKPOINTS, "submitit")
-ACCOUNT = "account.json"  # where the time of the run went, in its copy
 PARTIAL = ".torusrun-part-"  # begins the name of a folder with what was copied so far
 
 
@@ -42,9 +38,9 @@ def collect(
 ) -> Path:
     """Copy a run into the new folder `into`, with "newest", "all" or "none" of its complete `checkpoints`.
 
-    The copy has the account of the run, by its records alone. With `only`, it has the files that these patterns choose
-    instead. Only regular files and folders are copied: `say` gets a sentence about everything else. Raises UserError if
-    `into` exists or the patterns choose nothing, SiteError if the copy fails: the same call then continues.
+    With `only`, the copy has the files that these patterns choose instead. Only regular files and folders are copied:
+    `say` gets a sentence about everything else. Raises UserError if `into` exists or the patterns choose nothing,
+    SiteError if the copy fails: the same call then continues.
     """
     with collecting(into, run.run_id) as partial:
         copied = _copy_chosen(run, partial, only, say) if only else _copy_all(run, partial, checkpoints, say)
@@ -138,25 +134,9 @@ def _copy_all(run: RunFolder, partial: Below, checkpoints: str, say: Say) -> set
     """Copy logs, metrics, records, and the `checkpoints` as in `collect`; the copies."""
     with opened(run.folder, foreign=True) as source:
         copied = copy_folder(source, partial, LEFT_BEHIND, say)
-        _write_account(run, partial, say)
         if checkpoints != "none":
             copied |= _copy_checkpoints(run, source, partial, checkpoints == "all", say)
-    return copied | {ACCOUNT}
-
-
-def _write_account(run: RunFolder, partial: Below, say: Say) -> None:
-    """Write the account of a run beside the copy of its ledger, for the same readers."""
-    copied = partial.status(run.ledger.name)
-    if copied is None:
-        return
-    state = read_record(run).status(None, time.time()).state
-    try:
-        account = json.dumps(read_account(RunFolder(partial.path), state).as_json(), indent=1)
-    except SiteError as error:
-        return say(f"{error}: the account is left out")
-    with partial.unfinished(ACCOUNT, new_part()) as file:
-        os.fchmod(file.fileno(), stat.S_IMODE(copied.st_mode))
-        file.write(account.encode() + b"\n")
+    return copied
 
 
 def _copy_checkpoints(run: RunFolder, source: Below, partial: Below, every: bool, say: Say) -> set[str]:

@@ -51,7 +51,7 @@ REFUSED = {
     "show made*": "'made*': this takes one run and no pattern; `torusrun status 'made*'` lists them",
     "show": "show needs RUN (a run's id, the start of its id, its folder, or 'last'; last~1 is the one before); `",
     "submit": "submit needs RUN.yaml (the run file); `torusrun submit --help` shows its options",
-    "status --set nodes=2": "status has no option --set; run, submit, hold, plan have it",
+    "status --set nodes=2": "status has no option --set",
     "list": "there is no verb 'list'; did you mean 'status'? It is to show the state of your runs",
     "delete last": "did you mean 'rm'?",
     "help submit": "there is no verb 'help': write `torusrun VERB --help`",
