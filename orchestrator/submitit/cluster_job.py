@@ -77,7 +77,7 @@ class ClusterJob(core.Job[core.R]):
         state: str = super().state
         gone = self.watcher.is_gone(self.job_id)  # PBS may keep no records of ended jobs
         nobody_knows = gone or state == State.UNKNOWN.value
-        if all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
+        if self.paths.result_pickle.exists():
             if nobody_knows:
                 state = (State.FAILED if self.exception() else State.COMPLETED).value
         elif nobody_knows or state == State.FAILED.value:

@@ -69,7 +69,7 @@ def test_the_script_of_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
 def function_script(cls: type[ClusterExecutor], **more: object) -> str:
     executor = cls("/shared/my logs/%j", python="/opt/env/bin/python")
     executor.update_parameters(
-        name="try", timeout_min=90, nodes=2, tasks_per_node=2, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
+        name="try", timeout_min=90, nodes=1, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
         queue="gpu", account="g1", directives=["-m e"], setup=["module load x"], teardown=["echo over"],
         signal_delay_s=60, **more,
     )  # fmt: skip
@@ -96,6 +96,8 @@ def test_what_a_job_runs_is_its_users_alone(tmp_path: Path, monkeypatch: pytest.
 def test_an_unknown_parameter_lists_the_valid_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Unavailable parameter\(s\): \['quue'\](.|\n)*- queue \(default: None\)"):
         HerePBS(tmp_path).update_parameters(quue="x")
+    with pytest.raises(ValueError, match="one task on one node: `torusrun run"):
+        HerePBS(tmp_path).update_parameters(tasks_per_node=2)
 
 
 def test_every_parameter_is_documented() -> None:
@@ -105,24 +107,21 @@ def test_every_parameter_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "variables", "job", "rank"),
+    ("cluster", "variables", "job"),
     [
-        ("pbs", {"PBS_JOBID": "7.srv"}, "7.srv", 0),
-        ("pbs", {"PBS_JOBID": "7[3].srv", "PBS_ARRAY_ID": "7[].srv", "PBS_ARRAY_INDEX": "3"}, "7[].srv_3", 0),
-        ("pbs", {"PBS_JOBID": "9.srv", "TORUSRUN_CONTINUES": "7.srv"}, "7.srv", 0),
-        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}, "7", 0),
-        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "4"}, "7_3", 0),
-        ("gridengine", {"JOB_ID": "7", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, "7", 3),
+        ("pbs", {"PBS_JOBID": "7.srv"}, "7.srv"),
+        ("pbs", {"PBS_JOBID": "7[3].srv", "PBS_ARRAY_ID": "7[].srv", "PBS_ARRAY_INDEX": "3"}, "7[].srv_3"),
+        ("pbs", {"PBS_JOBID": "9.srv", "TORUSRUN_CONTINUES": "7.srv"}, "7.srv"),
+        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}, "7"),
+        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "4"}, "7_3"),
     ],
 )
-def test_a_jobs_environment(
-    cluster: str, variables: dict[str, str], job: str, rank: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"SUBMITIT_EXECUTOR": cluster, "TORUSRUN_NODES": "2", **variables}.items():
+def test_a_jobs_environment(cluster: str, variables: dict[str, str], job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SUBMITIT_EXECUTOR": cluster, **variables}.items():
         monkeypatch.setenv(name, value)
     env = environments.here()
-    assert (env.name(), env.activated(), env.job_id, env.global_rank) == (cluster, True, job, rank)
-    assert env.node == (1 if rank == 3 else 0)
+    assert (env.name(), env.activated(), env.job_id, env.global_rank) == (cluster, True, job, 0)
+    assert str(env).endswith("local_rank=0(1), node=0(1), global_rank=0(1))")
 
 
 def test_the_ids_of_an_arrays_tasks_are_the_schedulers_own() -> None:

@@ -1,4 +1,4 @@
-"""A submitit job inside: what its script passes on to other nodes, and how it goes on in a further try."""
+"""A submitit job inside: how it ends, and how it continues in a further try."""
 
 import os
 import subprocess
@@ -81,49 +81,6 @@ def test_grid_engine_runs_it_again_after_the_exit_code(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     for task, code in ((f"sh -c 'touch {logs}/7_again; exit 1'", 99), ("sh -c 'exit 1'", 1)):
         assert as_a_job(HereGridEngine, logs, task, JOB_ID="7", SGE_TASK_ID="undefined") == code
-
-
-@pytest.mark.parametrize("cls", [HerePBS, HereGridEngine], ids=["pbs", "gridengine"])
-def test_tasks_get_the_variables_of_the_job_and_those_that_were_set(
-    cls: type[ClusterExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The words after mpirun's -x, from a script that runs: of an array's task that goes on."""
-    monkeypatch.setenv("MINE", "a b")
-    nodes = tmp_path / "nodes"
-    nodes.write_text("n1\nn1\nn2\nn2\n")
-    executor = cls(tmp_path / "logs", python="true")
-    executor.update_parameters(
-        nodes=2, tasks_per_node=2, env=["MINE"], setup=["export SET='x\ny' OMP_NUM_THREADS=7", "LD_LIBRARY_PATH=/new"],
-        mpirun=f"printf '%s\\n' > {tmp_path}/words", ask=["-pe mpi 4"],
-    )  # fmt: skip
-    variables = {
-        "pbs": {"PBS_JOBID": "9.s", "PBS_NODEFILE": str(nodes), "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3",
-                "TORUSRUN_CONTINUES": "7[].s_3", "PBS_TASKNUM": "1"},
-        "gridengine": {"JOB_ID": "7", "SGE_TASK_ID": "4", "PE_HOSTFILE": str(nodes), "TMPDIR": "/tmp/of/this/node"},
-    }[cls.cluster]  # fmt: skip
-    here = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/old", "OMP_NUM_THREADS": "1", "UNTOLD": "1", **variables}
-    text = executor._text(executor.request()).replace("sleep 2", "sleep 0.1")
-    subprocess.run(["bash"], input=text, text=True, timeout=30, env=here, check=True)
-    words = (tmp_path / "words").read_text().split("\n")
-    passed = {words[at + 1] for at, word in enumerate(words) if word == "-x"}
-    own = {
-        "PATH",
-        "LD_LIBRARY_PATH",
-        "MINE",
-        "SET",
-        "OMP_NUM_THREADS",
-        "SUBMITIT_EXECUTOR",
-        "TORUSRUN_NODES",
-        "TORUSRUN_HOSTS",
-    }
-    assert passed == own | set(variables) - {"PBS_TASKNUM", "PBS_NODEFILE", "PE_HOSTFILE", "TMPDIR"}
-
-
-def test_the_hosts_are_known_on_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PBS_NODEFILE and PE_HOSTFILE are files of the first node."""
-    for name, value in {"PBS_JOBID": "7.s", "PBS_NODEFILE": "/not/here", "TORUSRUN_HOSTS": "n2 n1 "}.items():
-        monkeypatch.setenv(name, value)
-    assert list(environments.PBSEnvironment().hostnames) == ["n2", "n1"]
 
 
 def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,17 +182,3 @@ def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monke
         watcher.update()
         seen.append(watcher._info_dict["7"]["State"])
     assert seen == ["UNKNOWN", "RUNNING", "UNKNOWN", "LOST"]
-
-
-def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state neither tells of half a result nor waits for the other half."""
-    monkeypatch.setattr(
-        "torusrun.orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down")
-    )
-    executor = HerePBS(tmp_path)
-    executor.update_parameters(tasks_per_node=2)
-    job = executor._job("7.s")
-    utils.cloudpickle_dump(("success", 1), job.task(0).paths.result_pickle)
-    assert job.state == State.UNKNOWN.value
-    utils.cloudpickle_dump(("success", 2), job.task(1).paths.result_pickle)
-    assert job.state == State.COMPLETED.value
