@@ -65,7 +65,7 @@ def submit(
 
         host = of(planned.site)
         options = remote_runs.awaited_on(host, after, after_any)
-        options += [f"--in={remote_runs.held_on(host, held)}"] if held else []
+        options += [f"--in={held}"] if held else []
         return RunThere(submit_there("submit", planned, path, options, site=site, settings=settings))
     folder = absolute(folder_of(path))
     if held:

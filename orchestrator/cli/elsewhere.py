@@ -111,8 +111,6 @@ def _act(verb: str, words: Sequence[str], args: argparse.Namespace, known: Seque
     host, waits = known[0].host, getattr(args, "wait", False)
     replaced: dict[str, Sequence[str]] = {"run_ids": [run.run for run in known], "wait": ()}
     replaced |= {"yes": ["--yes"]} if verb == "rm" else {}
-    if held := getattr(args, "held", ""):
-        replaced["held"] = [remote_runs.held_on(host, held)]
     try:
         ended = call.captured(host, call.words(verb, *_options(verb, words, replaced), buffered=True))
     except LinkLost as error:

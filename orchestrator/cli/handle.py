@@ -14,6 +14,7 @@ from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
 from torusrun.orchestrator.run.attempts.resume import resume
 from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import changes
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -89,7 +90,9 @@ class Run:
         all later ones. It runs in the held allocation `held`, or in its own job. Raises the errors of
         `attempts.resume.resume`.
         """
-        made = changes(time, nodes, grid, exclude)
+        return self._resume(changes(time, nodes, grid, exclude), force, new_image, held)
+
+    def _resume(self, made: Changes, force: bool, new_image: bool, held: str) -> Path | None:
         into = find_held(held) if held else None
         return resume(self.folder, made, force=force, new_image=new_image, into=into)
 

@@ -11,12 +11,14 @@ from typing import Any
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.sweep_handle import Sweep
+from torusrun.orchestrator.keys.kinds import DURATION, GRID
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.patterns import Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
@@ -83,20 +85,9 @@ class RunThere(OnLoginNode, Run):
     def cancel(self) -> None:
         act(self.known, "cancel")
 
-    def resume(
-        self,
-        *,
-        time: str | None = None,
-        nodes: int | None = None,
-        grid: str | None = None,
-        exclude: Sequence[str] = (),
-        force: bool = False,
-        new_image: bool = False,
-        held: str = "",
-    ) -> Path | None:
-        held = remote_runs.held_on(self.known.host, held)
+    def _resume(self, made: Changes, force: bool, new_image: bool, held: str) -> Path | None:
         more = [*(["--new-image"] if new_image else []), *([f"--in={held}"] if held else [])]
-        resumed = act(self.known, "resume", *_changes(time, nodes, grid, exclude, force), *more)
+        resumed = act(self.known, "resume", *_options(made, force), *more)
         _, _, origin = resumed.partition(" resumes from ")
         return None if origin.startswith("the beginning") else Path(origin.strip())
 
@@ -167,16 +158,8 @@ class SweepThere(OnLoginNode, Sweep):
     def cancel(self) -> None:
         act(self.known, "cancel")
 
-    def resume(
-        self,
-        *,
-        time: str | None = None,
-        nodes: int | None = None,
-        grid: str | None = None,
-        exclude: Sequence[str] = (),
-        force: bool = False,
-    ) -> list[Run]:
-        resumed = act(self.known, "resume", *_changes(time, nodes, grid, exclude, force), "--quiet").split()
+    def _resume(self, made: Changes, force: bool) -> list[Run]:
+        resumed = act(self.known, "resume", *_options(made, force), "--quiet").split()
         self.status()  # those that are known here as over are not
         return [run for run in self.runs if run.id in resumed]
 
@@ -229,11 +212,12 @@ def page(runs: Sequence[Known]) -> str:
     return text
 
 
-def _changes(time: str | None, nodes: int | None, grid: str | None, exclude: Sequence[str], force: bool) -> list[str]:
+def _options(made: Changes, force: bool) -> list[str]:
     """The options of `resume`."""
-    values = {"time": time, "nodes": nodes, "grid": grid}
-    options = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    return [*options, *(f"--exclude={host}" for host in exclude), *(["--force"] if force else [])]
+    options = [f"--exclude={host}" for host in made.exclude] + (["--force"] if force else [])
+    options += [] if made.time_s is None else [f"--time={DURATION.write(made.time_s)}"]
+    options += [] if made.nodes is None else [f"--nodes={made.nodes}"]
+    return options + ([] if made.grid is None else [f"--grid={GRID.write(made.grid)}"])
 
 
 def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = ()) -> Path:

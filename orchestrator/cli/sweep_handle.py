@@ -9,6 +9,7 @@ from time import monotonic
 
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.run.attempts.cancel import cancel_all
+from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, find
 from torusrun.orchestrator.run.plan.attempt_plan import changes
@@ -74,7 +75,9 @@ class Sweep:
 
         The changes are those of `Run.resume`. Raises the errors of `sweeps.resume.resume`.
         """
-        made = changes(time, nodes, grid, exclude)
+        return self._resume(changes(time, nodes, grid, exclude), force)
+
+    def _resume(self, made: Changes, force: bool) -> list[Run]:
         return [Run(folder) for folder in resume(self.folder, self.folders, made, force=force)]
 
     def wait(self, timeout_s: float | None = None) -> list[View]:

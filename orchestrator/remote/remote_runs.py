@@ -151,38 +151,22 @@ def sweep(word: str, *, of_any: bool = False) -> Known | None:
 
 
 def on(host: LoginHost, word: str) -> str:
-    """The id of the run on this login node that `word` names. An unknown `word` is returned: the node may know it.
+    """The id of the run on this login node that `word` names. An unknown word is returned: the node may know it.
 
     Raises UserError if it names a run elsewhere.
     """
-    found = find(word)
-    if found and found.host.address != host.address:
-        raise _elsewhere(found.run, found.host.address, host)
-    if found:
-        return found.run
-    try:
-        here = index.find(word)
-    except UserError:
+    run = find(word)
+    if run is None and word != "last":
         return word
-    raise _elsewhere(here.run_id, "this machine", host)
+    if run is None or run.host.address != host.address:
+        raise UserError(f"{word!r} is no run of {host.address}, to which this one goes: name a run there")
+    return run.run
 
 
 def awaited_on(host: LoginHost, after: Sequence[str], after_any: Sequence[str]) -> list[str]:
     """The options of `submit` for runs on this login node that are awaited. Raises UserError as `on` does."""
     both = {"after": after, "after-any": after_any}
     return [f"--{option}={on(host, word)}" for option, words in both.items() for word in words]
-
-
-def held_on(host: LoginHost, word: str) -> str:
-    """The word for a held allocation, which the login node looks up. Raises UserError if it names one elsewhere."""
-    named = [run for run in runs() if word not in ("", "last") and run.run.startswith(word)]
-    if named and not any(run.host.address == host.address for run in named):
-        raise _elsewhere(named[0].run, named[0].host.address, host)
-    return word
-
-
-def _elsewhere(run: str, place: str, host: LoginHost) -> UserError:
-    return UserError(f"{run} is a run of {place}, and this one goes to {host.address}: name a run there")
 
 
 def newest(known: Sequence[Known], most: int) -> list[Known]:
