@@ -146,7 +146,7 @@ def _passed(host: LoginHost, verb: str, options: Sequence[str]) -> int:
     from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet
     from torusrun.orchestrator.remote import call
 
-    if verb in ON_TERMINAL and draws() and sys.stdin.isatty() and sys.stdout.isatty():
+    if verb in ON_TERMINAL and host.by_ssh and draws() and sys.stdin.isatty() and sys.stdout.isatty():
         return call.interact(host, [verb, *options], terminal=True)
     words = call.words(verb, *options, *(["--quiet"] if is_quiet() and "--quiet" not in options else []))
     return call.call(host, words, call.shown(sys.stdout), call.shown(sys.stderr), limits=call.ENDLESS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
-from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError, UserError
 
 if TYPE_CHECKING:  # `status` needs no site
     from torusrun.orchestrator.keys.site import Site
@@ -30,8 +30,9 @@ class LoginHost:
     def argv(self, command: str, *, terminal: bool = False, asks: bool = True) -> list[str]:
         """The program that runs `command` there with its own streams. Without `asks` it asks the user nothing."""
         if not self.by_ssh:
-            through = [*(["--terminal"] if terminal else []), self.address, command]
-            return process.module(sys.executable, "torusrun.orchestrator.remote.through_fabric", *through)
+            if terminal:
+                raise UserError(f"{self.address}: only `ssh` has a terminal there, and fabric connects to this site")
+            return process.module(sys.executable, "torusrun.orchestrator.remote.through_fabric", self.address, command)
         return ["ssh", "-tt" if terminal else "-T", *_ssh_options(asks), "--", self.address, command]
 
     def tunnel(self, socket: str, port: int) -> list[str]:

@@ -1,8 +1,8 @@
-"""Runs a command on a login node through fabric, as `ssh` would: `through_fabric [--terminal] HOST COMMAND`.
+"""Runs a command on a login node through fabric, as `ssh` would: `through_fabric HOST COMMAND`.
 
 For machines without `ssh`, and sites with `connect: fabric`. It joins its own streams to the command, and ends with its
 exit code, with 255 if the link is lost and 254 if it is refused. fabric would accept any host key. Here the key must be
-in a file of known hosts, and jump hosts are left to `ssh`.
+in a file of known hosts. Jump hosts, terminals and tunnels are left to `ssh`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import select
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 
 from torusrun.orchestrator.base import ending, private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.terminal.raw import raw
 from torusrun.orchestrator.remote import host_keys
 from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, HostRefused
 from torusrun.orchestrator.remote.host_keys import HostKeys
@@ -83,12 +81,6 @@ class Verified(Connection):  # type: ignore[misc]
                 if path.is_absolute() and os.path.isfile(path):  # 'none' is not a file of the working directory
                     yield path
 
-    def open(self) -> Any:
-        try:
-            return super().open()
-        except paramiko.BadHostKeyException as error:
-            raise HostRefused(_revoked(error.hostname, error.key, self.keys) or _changed(error)) from None
-
     def get_gateway(self) -> Any:
         """The ProxyCommand. fabric would also connect to jump hosts, and verify no key of theirs."""
         return self.ssh_config.get("proxycommand")
@@ -113,6 +105,8 @@ def connected(address: str) -> Verified:
     try:
         connection = Verified(address)
         connection.open()
+    except paramiko.BadHostKeyException as error:
+        raise HostRefused(_revoked(error.hostname, error.key, connection.keys) or _changed(error)) from None
     except paramiko.AuthenticationException as error:
         if any(words in str(error) for words in CUT_OFF):
             raise
@@ -138,25 +132,13 @@ def _look_alive(connection: Verified) -> None:
         threading.Event().wait(ALIVE_S)
 
 
-def run(connection: Verified, command: str, *, terminal: bool) -> int:
-    """Run a command with this program's own streams, on a terminal there if `terminal`; its exit code, or LOST."""
-    channel = connection.create_session()
-    if terminal:
-        channel.get_pty(os.environ.get("TERM", "dumb"), *os.get_terminal_size())
-    channel.exec_command(command)
-    return relay(channel, 0, 1, terminal=terminal)
-
-
-def relay(channel: Any, source: int, output: int, *, terminal: bool) -> int:
-    """Carry bytes between descriptors and a command's channel until it ends, as `run`; a terminal sends each key."""
+def relay(channel: Any, source: int, output: int) -> int:
+    """Carry bytes between descriptors and a command's channel until it ends; its exit code, LOST for none."""
     typed, ended = b"", False  # read but not sent yet; whether the input has ended
-    with ending.in_order(), raw(terminal) as resized:
+    with ending.in_order():
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             inputs = [channel] if typed or ended else [channel, source]
             ready, _, _ = select.select(inputs, [], [], SENDS_S if typed else LOOKS_S)
-            if resized:  # sent from here, since the signal may arrive while paramiko sends
-                resized.clear()
-                channel.resize_pty(*os.get_terminal_size())
             _show(channel, output)
             if source in ready:
                 typed = os.read(source, BLOCK_BYTES)
@@ -199,23 +181,20 @@ def _not_let_in(name: str, error: BaseException) -> str:
     )
 
 
-def _words(error: BaseException) -> str:
-    if isinstance(error, (socket.timeout, TimeoutError)):
-        return f"no answer within {SILENCE_S:g} s"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
 def main() -> int:
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints its errors, which are raised too
-    *options, address, command = sys.argv[1:]
+    address, command = sys.argv[1:]
     try:
         with contextlib.closing(connected(address)) as connection:
-            return run(connection, command, terminal=options == ["--terminal"])
+            channel = connection.create_session()
+            channel.exec_command(command)
+            return relay(channel, 0, 1)
     except SiteError as error:
         print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
         return REFUSED
     except ERRORS as error:
-        print(f"{address} cannot be reached: {private.plain(_words(error))}", file=sys.stderr)
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        print(f"{address} cannot be reached: {private.plain(why)}", file=sys.stderr)
     return LOST
 
 

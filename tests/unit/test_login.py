@@ -173,7 +173,7 @@ def test_a_program_that_prints_much_before_it_reads_much_input_ends(server: SshS
         at_work = threading.Thread(target=program, daemon=True)
         at_work.start()
         with open(tmp_path / "input", "rb") as read, open(tmp_path / "output", "wb") as written:
-            assert relay(channel, read.fileno(), written.fileno(), terminal=False) == 7
+            assert relay(channel, read.fileno(), written.fileno()) == 7
         at_work.join(60)
         client.close()
     assert bytes(got) == much == (tmp_path / "output").read_bytes()
