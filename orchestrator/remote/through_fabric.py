@@ -32,10 +32,7 @@ SHARE = (
     "let OpenSSH keep a connection that torusrun shares: `connect: openssh` in the site; ControlMaster, ControlPath "
     "and ControlPersist in ~/.ssh/config (docs/guides/remote.md); then `ssh` to it once"
 )
-UNREAD = {
-    "revokedhostkeys": "RevokedHostKeys", "hostkeyalias": "HostKeyAlias", "include": "Include",
-    "proxyjump": "ProxyJump",
-}  # fmt: skip
+UNREAD = {name.lower(): name for name in ("RevokedHostKeys", "HostKeyAlias", "Include", "ProxyJump")}
 GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # for a busy login node
 SILENCE_S = float(ALIVE_S * LOST_AFTER)
 CUT_OFF = ("timeout", "transport shut down")  # paramiko's messages for an authentication in which the link broke
