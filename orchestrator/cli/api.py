@@ -21,8 +21,6 @@ from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.make_hold import duration, held_plan
 from torusrun.orchestrator.run.attempts.make_hold import hold as make_hold
 from torusrun.orchestrator.run.attempts.submit import first as submit_first
-from torusrun.orchestrator.run.bad_nodes import memory
-from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.plan import Plan, plan
@@ -208,11 +206,6 @@ def open_run(word: str) -> Run:
     return Run(index.find(word))
 
 
-def bad_nodes() -> list[BlamedNode]:
-    """The hosts of all sites that broke runs, and whether requests from this machine leave them out now (`bad`)."""
-    return memory.blamed()
-
-
 def __getattr__(name: str) -> Any:
     """The classes of sweeps and of runs on login nodes."""
     if name in ("RunThere", "SweepThere"):
@@ -231,7 +224,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "BlamedNode",
     "Checkpoint",
     "DryRun",
     "Plan",
@@ -243,7 +235,6 @@ __all__ = [
     "SweepThere",
     "TorusrunError",
     "View",
-    "bad_nodes",
     "dry_run",
     "hold",
     "open_run",

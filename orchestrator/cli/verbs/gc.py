@@ -55,32 +55,32 @@ def run(args: argparse.Namespace) -> int:
     site = load_site(args.site)
     now_s = time.time()
     with busy("looking for things that no run needs"):
-        found = list(_found(args, site, now_s))
-    total = sum(one.size_bytes for one in found)
+        things = list(_things(args, site, now_s))
+    total = sum(thing.size_bytes for thing in things)
     if not args.json:
-        print("\n".join(listing(found, now_s).lines()) if found else "nothing to remove", flush=True)
-    question = f"remove {counted(len(found), 'thing')} and free {size(total)}"
-    if args.dry_run or not found or not chosen.confirmed(question, yes=args.yes):
-        _end(found, now_s, as_json=args.json)
+        print("\n".join(listing(things, now_s).lines()) if things else "nothing to remove", flush=True)
+    question = f"remove {counted(len(things), 'thing')} and free {size(total)}"
+    if args.dry_run or not things or not chosen.confirmed(question, yes=args.yes):
+        _end(things, now_s, as_json=args.json)
         return DONE
     with busy("removing it"):
-        still = found if args.yes else _found(args, site, now_s)  # somebody may use it since the question
-        errors = dict(_removed(still, {one.path for one in found}))
-    found = [replace(one, removed=one.path in errors and not errors[one.path]) for one in found]
-    freed = sum(one.size_bytes for one in found if one.removed)
+        still = things if args.yes else _things(args, site, now_s)  # somebody may use it since the question
+        errors = dict(_removed(still, {thing.path for thing in things}))
+    things = [replace(thing, removed=thing.path in errors and not errors[thing.path]) for thing in things]
+    freed = sum(thing.size_bytes for thing in things if thing.removed)
     print(f"freed {size(freed)}", file=sys.stderr if args.json else sys.stdout)
-    _end(found, now_s, as_json=args.json)
+    _end(things, now_s, as_json=args.json)
     return chosen.complained(error for error in errors.values() if error)
 
 
-def _end(found: list[Garbage], now_s: float, *, as_json: bool) -> None:
+def _end(things: list[Garbage], now_s: float, *, as_json: bool) -> None:
     from torusrun.orchestrator.upkeep.garbage import listing
 
     if as_json:
-        print(json.dumps({"schema": 1, "found": listing(found, now_s).as_json()}, indent=1))
+        print(json.dumps({"schema": 1, "found": listing(things, now_s).as_json()}, indent=1))
 
 
-def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
+def _things(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:
     """What the options say is to be removed, of this machine's runs and of the site."""
     from torusrun.orchestrator.base import private
     from torusrun.orchestrator.images.builds.cache import Cache
@@ -108,16 +108,16 @@ def _found(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garba
     yield from _copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
 
 
-def _removed(found: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path, TorusrunError | None]]:
+def _removed(things: Iterable[Garbage], agreed: set[Path]) -> Iterator[tuple[Path, TorusrunError | None]]:
     """Remove what was agreed upon; each path, with the error if it stays."""
-    for one in found:
-        if one.path in agreed:
+    for thing in things:
+        if thing.path in agreed:
             try:
-                with explained(f"{one.path}: cannot be removed"):
-                    one.remove()
-                yield one.path, None
+                with explained(f"{thing.path}: cannot be removed"):
+                    thing.remove()
+                yield thing.path, None
             except TorusrunError as error:
-                yield one.path, error
+                yield thing.path, error
 
 
 def _copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
