@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.dry_run import DryRun
 from torusrun.orchestrator.cli.dry_run import dry_run as look_ahead
-from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.handle import Run, Sweep
 from torusrun.orchestrator.keys.load import RunSource, folder_of, is_sweep
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.attempts.create import Origin
@@ -31,7 +31,6 @@ from torusrun.training.checkpoint.manifest import Checkpoint
 if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handles_there import RunThere as RunThere
     from torusrun.orchestrator.cli.handles_there import SweepThere as SweepThere
-    from torusrun.orchestrator.cli.sweep_handle import Sweep as Sweep
     from torusrun.orchestrator.sweeps.plans import PlannedSweep as PlannedSweep
 
 
@@ -113,8 +112,6 @@ def sweep(
     They begin when the runs `after` are COMPLETED and the runs `after_any` are over. `planned` are the plans, if the
     caller has made them. Raises as `submit` does.
     """
-    from torusrun.orchestrator.cli.sweep_handle import Sweep
-
     later = bool(after or after_any)
     planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
     if planned.site.host:
@@ -141,7 +138,6 @@ def sweep(
 def open_sweep(word: str) -> Sweep:
     """A sweep by its id, the beginning of its id, the id of a member, or 'last'."""
     from torusrun.orchestrator.cli.handles_there import SweepThere
-    from torusrun.orchestrator.cli.sweep_handle import Sweep
     from torusrun.orchestrator.remote import remote_runs
 
     if there := remote_runs.sweep(word, of_any=True):
@@ -207,15 +203,11 @@ def open_run(word: str) -> Run:
 
 
 def __getattr__(name: str) -> Any:
-    """The classes of sweeps and of runs on login nodes."""
+    """The classes of runs on login nodes, and of planned sweeps."""
     if name in ("RunThere", "SweepThere"):
         from torusrun.orchestrator.cli import handles_there
 
         return getattr(handles_there, name)
-    if name == "Sweep":
-        from torusrun.orchestrator.cli.sweep_handle import Sweep
-
-        return Sweep
     if name == "PlannedSweep":
         from torusrun.orchestrator.sweeps.plans import PlannedSweep
 

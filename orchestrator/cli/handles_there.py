@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.cli.handle import Run
-from torusrun.orchestrator.cli.sweep_handle import Sweep
+from torusrun.orchestrator.cli.handle import Run, Sweep
 from torusrun.orchestrator.keys.kinds import DURATION, GRID
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import call, program, remote_runs, status

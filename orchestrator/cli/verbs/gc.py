@@ -89,22 +89,22 @@ def _things(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garb
     from torusrun.orchestrator.run.image import building
     from torusrun.orchestrator.run.state import selection
     from torusrun.orchestrator.run.state.poll import views
-    from torusrun.orchestrator.upkeep import unused
+    from torusrun.orchestrator.upkeep import garbage
 
     given_s = None if args.older_than is None else selection.moment("--older-than", args.older_than, now_s)
     unused_s = now_s - UNUSED_S if given_s is None else given_s
     left_s = now_s - LEFT_S if given_s is None else given_s
     runs = index.there(index.runs())
     seen = views(runs, fresh=True)
-    uses = unused.uses(seen)
+    uses = garbage.uses(seen)
     of_site, temporary = building.cache(site), site.container.temporary
     caches = [Cache(folder) for folder in sorted({of_site.folder, *uses.caches}) if private.is_mine(folder)]
     for cache in caches:
-        yield from unused.images(cache, uses, unused_s)
-        yield from unused.of_builds(cache, left_s)
+        yield from garbage.images(cache, uses, unused_s)
+        yield from garbage.of_builds(cache, left_s)
     if temporary:
-        yield from unused.of_temporary_builds(caches, Path(temporary), left_s)
-    yield from unused.of_checkpoints(seen, left_s)
+        yield from garbage.of_temporary_builds(caches, Path(temporary), left_s)
+    yield from garbage.of_checkpoints(seen, left_s)
     yield from _copies({absolute(site.runs), *((run.sweep or run.folder).parent for run in runs)}, left_s)
 
 
@@ -140,8 +140,8 @@ def _copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
 
 def _remove_copy(path: Path, before_s: float) -> None:
     from torusrun.orchestrator.run.folder import disk
-    from torusrun.orchestrator.upkeep.garbage import remove_tree
+    from torusrun.orchestrator.upkeep.garbage import remove
 
     if disk.changed_s(path) >= before_s:
         raise SiteError(f"{path}: it is being fetched")
-    remove_tree(path)
+    remove(path)
