@@ -1,10 +1,14 @@
-"""submitit's view inside a job of PBS or Grid Engine: the ids of the job and task, and how to requeue it."""
+"""submitit inside a job of PBS or Grid Engine: the ids of the job and task, and how to requeue it.
+
+`orchestrator.submitit.environments FOLDER` runs the function of such a job by submitit's own entry.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import signal
+import sys
 from types import FrameType
 from typing import ClassVar
 
@@ -101,3 +105,17 @@ def here() -> ClusterEnvironment:
     variables = {"job_id": schedulers.get(name).variables.job}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})
     return other()
+
+
+def main() -> None:
+    from submitit.core.submission import submitit_main
+
+    sys.path.append(os.getcwd())  # last: a user's module is found here, but does not replace a library's
+    try:
+        submitit_main()
+    finally:  # Python removes its handlers while it ends: then a warning would kill a task that is done
+        signal.signal(ClusterEnvironment._usr_sig(), signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    main()

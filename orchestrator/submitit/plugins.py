@@ -159,7 +159,7 @@ class ClusterExecutor(core.Executor):
 
     def _text(self, request: Request) -> str:
         p = {**SHARED, **OWN, **self.parameters}
-        task = f"{self.python} {shlex.join(process.module('', 'torusrun.orchestrator.submitit.task')[1:])}"
+        task = f"{self.python} {shlex.join(process.module('', 'torusrun.orchestrator.submitit.environments')[1:])}"
         return render(
             f"job/submitit_{self.cluster}.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
@@ -182,7 +182,7 @@ class ClusterExecutor(core.Executor):
 
 
 def _carried(name: str, value: str) -> str:
-    """A variable's value for the job. PYTHONPATH gets no relative entry: task.py puts the working directory last."""
+    """A variable's value for the job. PYTHONPATH gets no relative entry: environments.py puts the working directory last."""
     if name != "PYTHONPATH":
         return safe({name: value})[name]
     entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."
