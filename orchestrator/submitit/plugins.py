@@ -182,7 +182,7 @@ class ClusterExecutor(core.Executor):
 
 
 def _carried(name: str, value: str) -> str:
-    """A variable's value for the job. PYTHONPATH gets no relative entry: environments.py puts the working directory last."""
+    """A variable's value for the job. PYTHONPATH gets no relative entry: the job puts its directory last."""
     if name != "PYTHONPATH":
         return safe({name: value})[name]
     entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."
