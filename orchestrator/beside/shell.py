@@ -29,11 +29,11 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
     SiteError if its host cannot be reached.
     """
-    there = beside(run, rank)
+    place = beside(run, rank)
     inside = process.module(
-        there.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", there.attempt.folder, str(rank)
+        place.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", place.attempt.folder, str(rank)
     )
-    return there.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
+    return place.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
 
 
 @dataclass(frozen=True)

@@ -140,8 +140,8 @@ def open_sweep(word: str) -> Sweep:
     from torusrun.orchestrator.cli.handles_there import SweepThere
     from torusrun.orchestrator.remote import remote_runs
 
-    if there := remote_runs.sweep(word, of_any=True):
-        return SweepThere(there)
+    if known := remote_runs.sweep(word, of_any=True):
+        return SweepThere(known)
     return Sweep(find_sweep(word)[0])
 
 
@@ -197,8 +197,8 @@ def open_run(word: str) -> Run:
     from torusrun.orchestrator.cli.handles_there import RunThere
     from torusrun.orchestrator.remote import remote_runs
 
-    if there := remote_runs.find(word):
-        return RunThere(there)
+    if known := remote_runs.find(word):
+        return RunThere(known)
     return Run(index.find(word))
 
 

@@ -92,9 +92,9 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
         notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
-    found = _runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
+    runtime = _runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
     program = program_of(plan, run, attempt, image)
-    order = launch_order(plan, program, starter, image, found)
+    order = launch_order(plan, program, starter, image, runtime)
     rank = Rank(0, attempt, order, placement)
     environment = rank.variables(MEETING if program.rendezvous else None, {})
     hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
@@ -124,15 +124,15 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
 def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
     """The site's launcher and notes; without a launcher on this machine, Open MPI 4's mpirun is assumed."""
     try:
-        found = launch.launcher(plan, os.environ)
+        launcher = launch.launcher(plan, os.environ)
     except SiteError as error:
         note = f"{error}: the launcher's line is for Open MPI 4; the job checks the version on its nodes"
         return launchers.named(plan.site.launcher, OPEN_MPI), [note]
     if plan.site.launcher in launchers.ASKED and plan.site.modules:
-        return found, [
+        return launcher, [
             f"the job checks the version of {plan.site.launcher} again, after it has loaded the site's modules"
         ]
-    return found, []
+    return launcher, []
 
 
 def _runtime(plan: Plan, notes: list[str]) -> Runtime:

@@ -96,10 +96,10 @@ class RunThere(OnLoginNode, Run):
         return RunThere(again(self.known))
 
     def provenance(self) -> dict[str, Any]:
-        found: dict[str, Any] = call.answer(
+        origin: dict[str, Any] = call.answer(
             self.known.host, call.words("show", self.id, "--json", buffered=True), dict[str, Any]
         )
-        return found
+        return origin
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""

@@ -178,19 +178,21 @@ class FarProgram:
 
     def _not_begun(self) -> SiteError:
         """The error of a program that ended before it began: that of ssh, or the last words of the Python there."""
-        name, said = self._host.address, self._err.decode(errors="replace").strip()
+        name, words = self._host.address, self._err.decode(errors="replace").strip()
         try:
             code = self._program.wait(CONNECT_S)
         except subprocess.TimeoutExpired:
             code = LOST
         if code in (LOST, REFUSED):
-            why = f"{name}: {said.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
+            why = (
+                f"{name}: {words.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
+            )
             if code == REFUSED:
                 return HostRefused(why)
-            if any(refusal in said for refusal in REFUSALS):
+            if any(refusal in words for refusal in REFUSALS):
                 return HostRefused(f"{why}. Run `ssh {name}` by hand once: torusrun continues once that works")
             return LinkLost(why)
-        last = said.splitlines()[-1].strip() if said else "it said nothing"
+        last = words.splitlines()[-1].strip() if words else "it said nothing"
         ended = f"`{self._host.python}` ended with exit code {code} there"
         return HostRefused(f"{name}: {last}; {ended}; Python 3.10 or newer is needed: name one as `python` in the site")
 

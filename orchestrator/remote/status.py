@@ -55,7 +55,7 @@ def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: 
     for run in runs:
         by_host[run.host].append(run)
     asked = [host for host, of in by_host.items() if named or not all(run.over for run in of)]
-    found, seen = Rows(), dict[str, View]()
+    merged, seen = Rows(), dict[str, View]()
     with ThreadPoolExecutor(max(len(asked), 1)) as pool:
         answers = pool.map(lambda host: _asked(host, [run.run for run in by_host[host]], long), asked)
         for host, answer in zip(asked, answers, strict=True):
@@ -67,10 +67,10 @@ def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: 
                     continue
                 view, row = answer.get(run.run, (None, Row()))
                 seen[run.run] = taken(run, view)
-                found.accounts |= {run.run: row.account} if row.account else {}
-                found.due |= {run.run: row.due} if row.due else {}
-    found.views = [seen.get(run.run) or unknown(run, "it was not asked") for run in runs]
-    return found
+                merged.accounts |= {run.run: row.account} if row.account else {}
+                merged.due |= {run.run: row.due} if row.due else {}
+    merged.views = [seen.get(run.run) or unknown(run, "it was not asked") for run in runs]
+    return merged
 
 
 def views(runs: Sequence[Known]) -> list[View]:

@@ -35,11 +35,11 @@ def forward(known: Known, port: int, rank: int, listen: str) -> int:
         raise UserError(f"{known.host.address}: only `ssh` leads to a port there, and fabric connects to this site")
     listening = Listening(port, listen)
     verb = _Verb(known, port, rank)
-    if not (there := verb.port()):
+    if not (far_port := verb.port()):
         return verb.ended()
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
         path = f"{folder}/port"
-        tunnel = process.converse(known.host.tunnel(path, there))
+        tunnel = process.converse(known.host.tunnel(path, far_port))
         try:
             _wait_for(tunnel, path, known.host)
             listening.announce(f"port {port} beside {known.run}")
@@ -100,6 +100,6 @@ def _wait_for(tunnel: subprocess.Popen[bytes], path: str, host: LoginHost) -> No
 
 
 def _lead(link: socket.socket, path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as there, contextlib.suppress(FileNotFoundError):
-        there.connect(path)
-        joined(link, there)
+    with socket.socket(socket.AF_UNIX) as far, contextlib.suppress(FileNotFoundError):
+        far.connect(path)
+        joined(link, far)

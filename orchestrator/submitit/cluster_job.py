@@ -106,10 +106,10 @@ class ClusterJob(core.Job[core.R]):
     def _recorded(self) -> str:
         """The state that the job's script recorded when it ended badly; '' if there is none."""
         try:
-            said = (self.paths.folder / f"{self.job_id}_ended").read_text(encoding="utf-8", errors="replace").strip()
+            state = (self.paths.folder / f"{self.job_id}_ended").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return ""
-        return said if said in (State.FAILED.value, State.TIMEOUT.value, State.CANCELLED.value) else ""
+        return state if state in (State.FAILED.value, State.TIMEOUT.value, State.CANCELLED.value) else ""
 
     def _follow(self) -> None:
         continued = self.paths.folder / f"{self.job_id}_continues_as"

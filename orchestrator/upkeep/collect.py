@@ -88,9 +88,9 @@ def _copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say)
     chosen, used = patterns.found_in(run, only), set[Pattern]()
 
     def wanted(path: str) -> bool:
-        found = {pattern for pattern in chosen if pattern.chosen(path)}
-        used.update(found)
-        return bool(found)
+        matching = {pattern for pattern in chosen if pattern.chosen(path)}
+        used.update(matching)
+        return bool(matching)
 
     def wanted_elsewhere(path: str) -> bool:
         return path.partition("/")[0] != OF_CHECKPOINTS and wanted(path)
@@ -149,9 +149,9 @@ def _copy_checkpoints(run: RunFolder, source: Below, partial: Below, every: bool
         return copied
     named = candidates(run.checkpoints)
     if not named:  # those of a command, which cannot be verified
-        found = finished(run.checkpoints)
-        left = () if every else tuple(path.name for path in found[1:])
-        return _copy_below(source, partial, OF_CHECKPOINTS, left, say) if found else copied
+        saved = finished(run.checkpoints)
+        left = () if every else tuple(path.name for path in saved[1:])
+        return _copy_below(source, partial, OF_CHECKPOINTS, left, say) if saved else copied
     for checkpoint in named:
         copied |= _copied(checkpoint, source, partial, say)
         if copied and not every:
@@ -189,6 +189,6 @@ def _give_name(beside: Below, partial: Below, name: str) -> None:
         with suppress(OSError):
             beside.remove_one(name)
         raise
-    found = beside.status(name)
-    if found is None or not os.path.samestat(found, os.fstat(partial.descriptor)):
+    status = beside.status(name)
+    if status is None or not os.path.samestat(status, os.fstat(partial.descriptor)):
         raise OSError(errno.EPERM, "somebody has put another folder into its place", name)

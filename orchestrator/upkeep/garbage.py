@@ -121,22 +121,22 @@ def uses(views: Sequence[View]) -> Uses:
     return Uses(needed, last_s, caches, known_s)
 
 
-def images(cache: Cache, found: Uses, before_s: float) -> Iterator[Garbage]:
+def images(cache: Cache, uses_now: Uses, before_s: float) -> Iterator[Garbage]:
     """The images of a cache of this user that were not used since `before_s`, and are not being built."""
     for entry in cache.entries(lambda why: None):
         with contextlib.suppress(FileNotFoundError):
-            used_s = found.of(entry)
+            used_s = uses_now.of(entry)
             if used_s is not None and used_s < before_s and not cache.is_building(entry.key):
-                act = partial(_remove_image, cache, entry, found, before_s)
+                act = partial(_remove_image, cache, entry, uses_now, before_s)
                 yield Garbage("image", entry.path, entry.size_bytes, used_s, entry.name, act)
 
 
-def _remove_image(cache: Cache, entry: CachedImage, found: Uses, before_s: float) -> None:
+def _remove_image(cache: Cache, entry: CachedImage, uses_then: Uses, before_s: float) -> None:
     """Remove an image. Raises UserError if somebody has begun to use it since the uses were found."""
-    if run_id := found.newer(entry):
+    if run_id := uses_then.newer(entry):
         raise UserError(f"{entry.path}: {run_id} uses this image now")
     with contextlib.suppress(FileNotFoundError):
-        used_s = found.of(entry)
+        used_s = uses_then.of(entry)
         if used_s is None or used_s >= before_s:
             raise UserError(f"{entry.path}: another process uses this image now")
     cache.remove(entry)

@@ -32,9 +32,11 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.predict.measurements import keep, words
 
     folder = _measured(args)
-    place, found = keep(args.file, folder, site=args.site, settings=args.settings)
+    place, measured = keep(args.file, folder, site=args.site, settings=args.settings)
     print(
-        json.dumps({"schema": 1, "kept": str(place), **found.as_json()}, indent=1) if args.json else words(place, found)
+        json.dumps({"schema": 1, "kept": str(place), **measured.as_json()}, indent=1)
+        if args.json
+        else words(place, measured)
     )
     return DONE
 

@@ -49,22 +49,22 @@ def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool 
     """Print the checks of a site as they are made; returns the exit code."""
     from torusrun.orchestrator.keys.load import load_site, site_file
 
-    site, file, found = load_site(name), site_file(name).absolute(), []
+    site, file, made = load_site(name), site_file(name).absolute(), []
     if site.host:
         from torusrun.orchestrator.cli import elsewhere
 
         return elsewhere.doctor(name, as_json=as_json)
     for check in _checks(name, site, job, wait_s):
-        found.append(check)
+        made.append(check)
         if not as_json:
             _say(check)
     if as_json:
-        checks = [check.as_json() for check in found]
+        checks = [check.as_json() for check in made]
         print(json.dumps({"schema": 1, "site": name, "file": str(file), "checks": checks}, indent=1))
     else:
-        count = {word: sum(check.outcome == word for check in found) for word in OUTCOMES}
+        count = {word: sum(check.outcome == word for check in made) for word in OUTCOMES}
         print(f"{name}: {', '.join(f'{number} {word}' for word, number in count.items())}")
-    return SITE_FAILED if any(check.outcome == "failed" for check in found) else DONE
+    return SITE_FAILED if any(check.outcome == "failed" for check in made) else DONE
 
 
 def _checks(name: str, site: Site, job: bool, wait_s: float) -> Iterator[Check]:

@@ -82,8 +82,9 @@ def _compare(one: Run, other: Run, *, as_json: bool) -> int:
         from torusrun.orchestrator.cli import elsewhere
 
         return elsewhere.compare(one.known, other.id)
-    found = compare(one.folder, other.folder)
-    print(
-        json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else plain(f"{found.runs[1]}: {found.words}")
-    )
+    comparison = compare(one.folder, other.folder)
+    if as_json:
+        print(json.dumps({"schema": 1, **comparison.as_json()}, indent=1))
+    else:
+        print(plain(f"{comparison.runs[1]}: {comparison.words}"))
     return DONE

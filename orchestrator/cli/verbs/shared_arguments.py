@@ -160,16 +160,16 @@ def hosts(name: str) -> list[str]:
     from torusrun.orchestrator.place.hosts.host_file import WrongLine, hosts_of
 
     try:
-        found = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
+        names = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
     except OSError as error:
         raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"--hosts {name}: this is not UTF-8 text (byte {error.start})") from None
     except WrongLine as error:
         raise UserError(f"--hosts {name}:{error.number}: {error}") from None
-    if not found:
+    if not names:
         raise UserError(f"--hosts {name}: it has no hosts; write one per line")
-    return found
+    return names
 
 
 def write_svg(name: str, text: str) -> None:

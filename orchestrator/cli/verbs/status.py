@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
     newest = (known if words else index.there(known), 0) if all_asked else selection.newest(known)
     runs, hidden = newest
-    found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
+    rows = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
         from torusrun.orchestrator.base.terminal.remarks import warn
         from torusrun.orchestrator.remote import status
@@ -85,25 +85,25 @@ def run(args: argparse.Namespace) -> int:
         chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
         asked = [run for run in chosen_there if chosen.asks_about(run)]
         far = status.rows(asked, named=bool(args.run_ids), long=args.long, say=warn)
-        found += [view for view in far.views if chosen.shows(view)]
+        rows += [view for view in far.views if chosen.shows(view)]
         far_accounts, far_due = far.accounts, far.due
         hidden += len(away) - len(chosen_there)
-        found.sort(key=lambda view: view.submitted_s or 0.0)
+        rows.sort(key=lambda view: view.submitted_s or 0.0)
     if not all_asked:
-        shown = selection.newest_views(found)
-        found, hidden = shown, hidden + len(found) - len(shown)
-    accounts = _accounts(found, far_accounts) if args.long and args.run_ids else {}
-    due = {**_due(found, away), **far_due} if args.long else {}
+        shown = selection.newest_views(rows)
+        rows, hidden = shown, hidden + len(rows) - len(shown)
+    accounts = _accounts(rows, far_accounts) if args.long and args.run_ids else {}
+    due = {**_due(rows, away), **far_due} if args.long else {}
     if args.json:
-        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in found]}, indent=1))
-    elif found:
+        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in rows]}, indent=1))
+    elif rows:
         from torusrun.orchestrator.base.terminal import output
         from torusrun.orchestrator.show.listing import by_sweep, listing
 
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
-            found = by_sweep(found)
-        print("\n".join(listing(found, long=args.long, accounts=accounts, due=due, width=width).lines(width)))
+            rows = by_sweep(rows)
+        print("\n".join(listing(rows, long=args.long, accounts=accounts, due=due, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
@@ -149,12 +149,12 @@ def _accounts(views: Sequence[View], far: Mapping[str, Account]) -> dict[str, Ac
     from torusrun.orchestrator.run.folder.run_folder import RunFolder
     from torusrun.orchestrator.run.state.account import read_account
 
-    found = dict(far)
+    accounts = dict(far)
     for view in views:
         with contextlib.suppress(SiteError):
-            if view.run not in found and view.folder.startswith("/"):
-                found[view.run] = read_account(RunFolder(Path(view.folder)), view.state)
-    return found
+            if view.run not in accounts and view.folder.startswith("/"):
+                accounts[view.run] = read_account(RunFolder(Path(view.folder)), view.state)
+    return accounts
 
 
 def _due(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, Due]:
@@ -164,8 +164,8 @@ def _due(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, Due]:
     from torusrun.orchestrator.run.state.due import due
     from torusrun.orchestrator.run.state.poll import PATIENCE_S
 
-    there = {run.run for run in away}
-    return due([view for view in views if view.run not in there], time.monotonic() + PATIENCE_S)
+    far = {run.run for run in away}
+    return due([view for view in views if view.run not in far], time.monotonic() + PATIENCE_S)
 
 
 def _as_json(view: View, accounts: Mapping[str, Account], due: Mapping[str, Due]) -> dict[str, Any]:

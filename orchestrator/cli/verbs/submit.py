@@ -114,9 +114,9 @@ def _sweep(args: argparse.Namespace) -> int:
     planned = plan_sweep(args.file, later=bool(args.after or args.after_any), sweep_id=args.id, **options)
     if args.dry_run:
         return _show_sweep_there(args, planned) if planned.site.host else _dry_run_of_sweep(args, planned)
-    found = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
-    more = [f"and {counted(len(found) - MOST_NOTES, 'more note')} on other members"] if found[MOST_NOTES:] else []
-    for note in [*found[:MOST_NOTES], *more] if not planned.site.host else ():
+    texts = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
+    more = [f"and {counted(len(texts) - MOST_NOTES, 'more note')} on other members"] if texts[MOST_NOTES:] else []
+    for note in [*texts[:MOST_NOTES], *more] if not planned.site.host else ():
         say(f"note: {note}")
     try:
         how = {"after": args.after, "after_any": args.after_any, "origin": shared_arguments.origin(args)}
