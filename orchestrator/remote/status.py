@@ -94,14 +94,13 @@ def _asked(host: LoginHost, names: Sequence[str], long: bool) -> Mapping[str, tu
         return f"{host.address}: {report(error, ['status'])}"
 
 
-def taken(run: Known, view: View | None, *, keep: bool = True) -> View:
-    """The view of a run from its login node, None if that lacks the run. With `keep` it is recorded."""
+def taken(run: Known, view: View | None) -> View:
+    """The view of a run from its login node, which is recorded; `view` is None if the node lacks the run."""
     if view is None:
         why = "has no run of this name: it was removed, or its submission did not arrive"
         return unknown(run, f"{run.host.address} {why}; remove {remote_runs.file_of(run.run)} to forget it")
-    if keep:
-        with contextlib.suppress(SiteError):  # a full disk must not hide a run
-            remote_runs.seen(run, view)
+    with contextlib.suppress(SiteError):  # a full disk must not hide a run
+        remote_runs.seen(run, view)
     return view_of(run, view)
 
 

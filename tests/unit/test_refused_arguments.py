@@ -40,7 +40,7 @@ REFUSED = {
     "plan RUN --svg picture.svg": "--svg needs --hosts FILE",
     "plan RUN --hosts nosuch": "--hosts nosuch: cannot be read: No such file or directory",
     "status --since yesterdayish": "--since",
-    "doctor --wait soon": "--wait: 'soon'",
+    "doctor --job soon": "--job: 'soon'",
     "init ../mine --scheduler local --yes": "../mine",
     "run --gpus= -- true": "--gpus: its value is empty; write one, or leave it out",
     "run --nodes EMPTY -- true": "--nodes: its value is empty",
