@@ -69,7 +69,7 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
         view = _wait(run, talk, nodes * site.node.ranks, wait_s)
         if view is None:
             why = f"it had not ended after {wait_s:g} s, and was cancelled: {views([run])[0].reason or 'it ran'}"
-            judgement = [warning("job", why, "the queue may be busy: try again with --wait 1h, or name another queue")]
+            judgement = [warning("job", why, "the queue may be busy: try again with --job 1h, or name another queue")]
         else:
             judgement = list(judged(site, nodes, talk, view, _log(run)))
     finally:
