@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # `status` needs no site
 PYTHON = "python3"
 CONNECT_S = 10.0
 ALIVE_S, LOST_AFTER = 10, 2  # a link is broken when so many signs of life, this far apart, got no answer
-LOST, REFUSED = 255, 254  # exit codes: of ssh for its own failures; of through_fabric.py, which can tell them apart
+LOST, REFUSED, UNREACHED = 255, 254, 253  # exit codes: of ssh for its failures; of through_fabric.py for some of them
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ class LinkLost(Unanswered):
     def __init__(self, text: str, *, begun: bool = False) -> None:
         super().__init__(text)
         self.begun = begun
+
+
+class Unreached(LinkLost):
+    """There was no connection, so no request was sent."""
 
 
 class HostRefused(SiteError):

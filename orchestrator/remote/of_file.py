@@ -25,7 +25,7 @@ from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.remote import call, remote_runs
 from torusrun.orchestrator.remote.call import VerbOutput
-from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, of
+from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, Unreached, of
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.store import CODE, HERE, Packed
 from torusrun.orchestrator.run.attempts.create import no_code
@@ -110,11 +110,11 @@ def _made(host: LoginHost, request: Mapping[str, Any], code: Iterable[bytes], me
     except KeyboardInterrupt:
         warn(shows)
         raise
-    except Unanswered as error:
-        raise NoAnswer(f"{error}; {shows}") from None
     except NoAnswer:
         raise
-    except TorusrunError:
+    except TorusrunError as error:
+        if isinstance(error, Unanswered) and not isinstance(error, Unreached):
+            raise NoAnswer(f"{error}; {shows}") from None
         for name in kept:
             remote_runs.forget(name)
         raise

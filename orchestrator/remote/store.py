@@ -42,7 +42,8 @@ class Packed:
     def __init__(self, folder: Path) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with this object)
         with tarfile.open(fileobj=self._file, mode="w:gz", compresslevel=1) as archive:
-            archive.add(folder, ".", filter=_without_owner)
+            for path in sorted(folder.iterdir()):
+                archive.add(path, path.name, filter=_without_owner)
         self.size_bytes = self._file.tell()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -78,7 +79,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, into: Path) -> Non
     if not path.parent.resolve().is_relative_to(into.resolve()) or ".." in Path(entry.name).parts:
         raise SiteError(f"{entry.name}: this is not below the code")
     if entry.isdir():
-        path.mkdir(mode=0o700, exist_ok=path == into)
+        path.mkdir(mode=0o700)
     elif entry.issym():
         path.symlink_to(entry.linkname)
     elif source := archive.extractfile(entry):

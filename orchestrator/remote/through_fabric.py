@@ -1,7 +1,7 @@
 """Runs a command on a login node through fabric, as `ssh` would: `through_fabric HOST COMMAND`.
 
 For machines without `ssh`, and sites with `connect: fabric`. It joins its own streams to the command, and ends with its
-exit code, with 255 if the link is lost and 254 if it is refused. fabric would accept any host key. Here the key must be
+exit code, with 255 if the link is lost, 254 if it is refused and 253 if there was none. fabric would accept any host key. Here the key must be
 in a file of known hosts. Jump hosts, terminals and tunnels are left to `ssh`.
 """
 
@@ -24,7 +24,7 @@ from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 from torusrun.orchestrator.base import ending, private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.remote import host_keys
-from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, HostRefused
+from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, UNREACHED, HostRefused
 from torusrun.orchestrator.remote.host_keys import HostKeys
 
 USE_SSH = "write `connect: openssh` into the site, so that `ssh` connects"
@@ -181,8 +181,10 @@ def _not_let_in(name: str, error: BaseException) -> str:
 def main() -> int:
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints its errors, which are raised too
     address, command = sys.argv[1:]
+    failed = UNREACHED
     try:
         with contextlib.closing(connected(address)) as connection:
+            failed = LOST
             channel = connection.create_session()
             channel.exec_command(command)
             return relay(channel, 0, 1)
@@ -192,7 +194,7 @@ def main() -> int:
     except ERRORS as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         print(f"{address} cannot be reached: {private.plain(why)}", file=sys.stderr)
-    return LOST
+    return failed
 
 
 if __name__ == "__main__":

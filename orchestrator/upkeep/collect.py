@@ -103,6 +103,8 @@ def _copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say)
         raise UserError(f"{run.run_id} has no file {' or '.join(unused)}; `ls {run.folder}` shows its files")
     for text in unused:
         say(f"{run.run_id} has no file {text}")
+    if not copied:
+        raise UserError(f"{run.run_id}: nothing of {', '.join(pattern.text for pattern in only)} can be copied")
     return copied
 
 

@@ -58,7 +58,7 @@ def test_chosen_files_are_copied_with_their_paths(
         ("attempts/../.secrets.env", "is not below"),
         ("rank-0009.log", "has no file rank-0009.log"),
         ("linked/passwd", "has no file linked/passwd"),
-        ("linked", "has no file linked"),
+        ("linked", "nothing of linked can be copied"),
     ],
 )
 def test_what_is_outside_secret_or_unclear_is_refused(

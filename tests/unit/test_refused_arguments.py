@@ -114,15 +114,13 @@ REFUSED = {
     "report last -o run.yaml": "exists already; name another file with -o, or overwrite it with --force",
     "report last -o runs --force": "this is a folder; name a file",
     "report last -o /sys/x.html": "/sys/x.html",
-    "debug last --to run.yaml": "exists already",
-    "debug last --to /sys/x.tar.gz": "/sys/x.tar.gz",
     "rm made*": "add --yes to confirm it",
     "rm": "which runs?",
     "rm --state done": "there is no state 'done'",
     "rm --older-than x": "--before, --older-than: 'x' is not a time",
     "completion tcsh": "it must be one of bash, zsh, fish, not 'tcsh'",
 }
-FILE_SYSTEM = {"cp last:metrics.jsonl /sys/out", "report last -o /sys/x.html", "debug last --to /sys/x.tar.gz"}
+FILE_SYSTEM = {"report last -o /sys/x.html"}
 SEVERAL_LINES = {"submit RUN --sweep train.epochs=1,x", "submit RUN --set grid=3x1"}  # a line for each problem
 
 

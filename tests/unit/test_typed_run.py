@@ -129,13 +129,13 @@ def test_a_run_file_takes_the_options_of_a_run_without_a_file(
     (folder / "runs").mkdir()
     file = folder / "runs" / "run.yaml"
     file.write_text("name: mine\nsite: local\ncommand: [python, train.py]\nenv: {LR: '1'}\n")
-    options = ["--site=slurm-v100", "-N3", "--gpus=2", "--time=2h", "--set", "name=e3", "--set", "env.LR="]
+    options = ["--site=slurm-v100", "-N3", "--gpus=2", "--time=2h", "--set=name=e3", "--set=env.LR=2", "--set=code=.."]
     shows = {"submit": ["--dry-run", "--quiet"], "plan": ["--json"]}[verb]
     assert main([verb, str(file), *options, *shows]) == 0
     if verb == "plan":
         spec = json.loads(capsys.readouterr().out)["spec"]
         assert (spec["name"], spec["nodes"], spec["ranks_per_node"], spec["time"]) == ("e3", 3, 2, "7200.000000s")
-        assert spec["env"] == {"LR": ""}
+        assert spec["env"] == {"LR": "2"}
     assert main([verb, str(file), "--nodes", "x"]) == 2
     said = capsys.readouterr().err
     assert "--nodes x: 'nodes' must be a whole number, not 'x'" in said, said
