@@ -1,8 +1,8 @@
 """Runs a command on a login node through fabric, as `ssh` would: `through_fabric HOST COMMAND`.
 
 For machines without `ssh`, and sites with `connect: fabric`. It joins its own streams to the command, and ends with its
-exit code, with 255 if the link is lost, 254 if it is refused and 253 if there was none. fabric would accept any host key. Here the key must be
-in a file of known hosts. Jump hosts, terminals and tunnels are left to `ssh`.
+exit code, with 255 if the link is lost, 254 if it is refused and 253 if there was none. fabric would accept any host
+key. Here the key must be in a file of known hosts. Jump hosts, terminals and tunnels are left to `ssh`.
 """
 
 from __future__ import annotations
