@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from torusrun.orchestrator.place.cost import regular
 from torusrun.orchestrator.place.cost.all_reduce import Cost
-from torusrun.orchestrator.place.cost.links import Network
 from torusrun.orchestrator.place.cost.nccl import Algorithm
+from torusrun.orchestrator.place.cost.regular import Network
 
 FAR_BYTES = 1e9
 BOTH: tuple[Algorithm, ...] = ("ring", "tree")

@@ -13,39 +13,13 @@ from itertools import chain
 # SLURM_CONF and the other variables in KEPT locate the scheduler. The rest describe our own job, or are the
 # user's defaults of Slurm's commands (man squeue, ENVIRONMENT VARIABLES): they would filter answers, or change them.
 INHERITED = (
-    "SLURM_",
-    "SBATCH_",
-    "SRUN_",
-    "SQUEUE_",
-    "SCANCEL_",
-    "SACCT_",
-    "SINFO_",
-    "SCONTROL_",
-    "SBCAST_",
-    "PBS_",
-    "SGE_",
-    "PE_",
-    "PMI_",
-    "PMIX_",
-    "OMPI_",
-    "PRTE_",
-    "SUBMITIT_",
-    "TORUSRUN_",
-)
+    "SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SCONTROL_", "SBCAST_", "PBS_", "SGE_",
+    "PE_", "PMI_", "PMIX_", "OMPI_", "PRTE_", "SUBMITIT_", "TORUSRUN_",
+)  # fmt: skip
 KEPT = {
-    "SLURM_CONF",
-    "SLURM_TIME_FORMAT",
-    "PBS_CONF_FILE",
-    "PBS_SERVER",
-    "PBS_DEFAULT",
-    "PBS_EXEC",
-    "SGE_ROOT",
-    "SGE_CELL",
-    "SGE_CLUSTER_NAME",
-    "SGE_QMASTER_PORT",
-    "SGE_EXECD_PORT",
-    "TORUSRUN_RUNS",
-}
+    "SLURM_CONF", "SLURM_TIME_FORMAT", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC", "SGE_ROOT", "SGE_CELL",
+    "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "TORUSRUN_RUNS",
+}  # fmt: skip
 # What an outer job or launcher sets, by a variable that shows it: a job inside must not take it for its own.
 OUTER = {
     "SLURM_JOB_ID": ("SLURM_", "SLURMD_", "SRUN_"),
@@ -107,3 +81,13 @@ def belongs_to_outer(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _without(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in KEPT or not name.startswith(prefixes)}
+
+
+def user_name() -> str:
+    """The user's name from the variables or the password database; the number of the user if neither has one."""
+    import getpass  # few verbs need it
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # OSError since Python 3.13
+        return str(os.getuid())

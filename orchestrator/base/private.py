@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BufferedWriter
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, explained
@@ -165,6 +166,11 @@ def write_bytes(path: Path, content: bytes, mode: int = SECRET) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def appended(path: Path) -> BufferedWriter:
+    """A regular file to append to, which the umask may leave readable for others; made if missing. Raises OSError."""
+    return open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, READABLE), "ab")
 
 
 def write_new(path: Path, content: bytes) -> None:

@@ -35,6 +35,21 @@ class State(str, Enum):
         """Whether the state is final and will not change: a LOST run may be at work, and its records may come late."""
         return self.over and self is not State.LOST
 
+    @property
+    def colour(self) -> str:
+        """Its colour on a terminal, as rich names it; red for every failure."""
+        return COLOURS.get(self, "red")
+
+
+COLOURS = {
+    State.PENDING: "yellow",
+    State.RUNNING: "cyan",
+    State.COMPLETED: "green",
+    State.CANCELLED: "magenta",
+    State.PREEMPTED: "magenta",
+    State.UNKNOWN: "yellow",
+}
+
 
 class Cause(str, Enum):
     """Why an attempt ended. UNKNOWN: there is no record of the cause."""

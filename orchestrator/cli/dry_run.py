@@ -13,7 +13,7 @@ from typing import Any
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.render.environment import word
+from torusrun.orchestrator.base.templates import word
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.command import SecretVariables
 from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
@@ -39,7 +39,7 @@ from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 
 SCHEMA = 1

@@ -14,7 +14,7 @@ from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
 from torusrun.orchestrator.run.attempts.resume import resume
 from torusrun.orchestrator.run.folder import metrics, patterns
-from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Changes
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep

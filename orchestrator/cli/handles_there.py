@@ -17,7 +17,7 @@ from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder import metrics, patterns
-from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.run.folder.events import Changes
 from torusrun.orchestrator.run.folder.patterns import Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder

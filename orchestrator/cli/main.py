@@ -23,7 +23,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 
-from torusrun.orchestrator.base import command_line, private
+from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import printed, set_quiet
@@ -42,7 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(words)
         set_quiet(args.quiet)
-        command_line.note(words)
         code: int = _run(args, words)
         sys.stdout.flush()
         return code
@@ -90,12 +89,12 @@ def _as_json(act: Callable[[], int]) -> int:
     import json
     from contextlib import redirect_stdout
 
-    from torusrun.orchestrator.base import ending
+    from torusrun.orchestrator.base import signals
 
     set_quiet(True)
     text, done = io.StringIO(), False
     try:
-        with ending.in_order(), redirect_stdout(text):
+        with signals.in_order(), redirect_stdout(text):
             code = act()
         done = True
         return code

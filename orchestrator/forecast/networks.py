@@ -10,7 +10,7 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.forecast import constants
-from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.place.cost.regular import Level, Network
 
 MOST = 10_000_000
 KEYS = ("members", "bandwidth_bytes_per_s", "latency_s")

@@ -13,7 +13,7 @@ from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.orchestrator.forecast.step import EXACT, Grouping, InputTime
 from torusrun.orchestrator.place.cost.algorithms import TORUS
 from torusrun.orchestrator.place.cost.all_reduce import Cost
-from torusrun.orchestrator.place.cost.links import Network
+from torusrun.orchestrator.place.cost.regular import Network
 from torusrun.training.recipe.facts import DataFacts, ModelFacts, Tensor, data_facts, model_facts, named
 from torusrun.training.recipe.names import MODELS, is_own
 from torusrun.training.recipe.reading import ConfigError

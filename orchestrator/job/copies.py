@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import signal
-import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import process
@@ -31,7 +29,6 @@ from torusrun.training.counted import first_of
 
 LIMIT_S = 15.0  # for all hosts together
 MOST_AT_ONCE = 64  # remote commands
-LOOK_S = 0.05
 
 
 def remove(run: RunFolder, attempt: int, lost: Collection[str] = ()) -> None:
@@ -66,27 +63,13 @@ def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
 
 def _not_reached(commands: Mapping[str, Sequence[str]]) -> list[str]:
     """Run the command of each host, MOST_AT_ONCE at a time; the hosts whose command failed, or had no time to end."""
-    waiting, at_work, left = deque(commands), dict[str, subprocess.Popen[bytes]](), list[str]()
     until_s = time.monotonic() + LIMIT_S
-    while (waiting or at_work) and time.monotonic() < until_s:
-        while waiting and len(at_work) < MOST_AT_ONCE:
-            if child := _started(commands[host := waiting.popleft()]):
-                at_work[host] = child
-            else:
-                left.append(host)
-        for host in [host for host, child in at_work.items() if child.poll() is not None]:
-            if at_work.pop(host).returncode:
-                left.append(host)
-        time.sleep(LOOK_S)
-    for child in at_work.values():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    missing = {*left, *at_work, *waiting}
-    return [host for host in commands if host in missing]
 
+    def fails(command: Sequence[str]) -> bool:
+        left_s = until_s - time.monotonic()
+        with contextlib.suppress(SiteError):
+            return left_s <= 0 or process.run(command, timeout_s=left_s, environment=os.environ).exit_code != 0
+        return True
 
-def _started(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
-    with contextlib.suppress(SiteError):
-        return process.start(command, environment=os.environ, own_group=True, parent_death=signal.SIGTERM)
-    return None
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+        return [host for host, failed in zip(commands, pool.map(fails, commands.values()), strict=True) if failed]

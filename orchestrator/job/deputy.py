@@ -27,16 +27,15 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Ended, Started
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
-from torusrun.orchestrator.run.state import which
-from torusrun.orchestrator.run.state.in_vain import attempts_of_submission
+from torusrun.orchestrator.run.state.attempts import newest_of
+from torusrun.orchestrator.run.state.next_attempt import attempts_of_submission
 from torusrun.orchestrator.schedulers import client, interface
 from torusrun.orchestrator.schedulers.interface import Scheduler
 from torusrun.training.reporting.output import never_fail
@@ -107,7 +106,7 @@ def main() -> None:
         time.sleep(BEAT_S)
         silent_s = silence_s(attempt)
         looks = looks + 1 if silent_s > SILENT_S else 0
-    lives = host_lives(attempt, run.attempt(which.newest_of(run)), schedulers.get(plan.site.scheduler))
+    lives = host_lives(attempt, run.attempt(newest_of(run)), schedulers.get(plan.site.scheduler))
     what = "process" if lives else "first host"
     print(f"torusrun: the {what} of job {job} does not respond: another job continues the run", flush=True)
     with contextlib.suppress(TorusrunError), alone(run, LOCK_S):  # else the next job asks the scheduler how it ended
@@ -138,7 +137,7 @@ def host_lives(first: Attempt, newest: Attempt, scheduler: Scheduler) -> bool:
 
 def _record(run: RunFolder, job: str, silent_s: float, *, lives: bool) -> None:
     """Record the end of the attempt that this job has at work: its supervisor was on the first host."""
-    attempt = run.attempt(which.newest_of(run))
+    attempt = run.attempt(newest_of(run))
     began = ledger.last(ledger.events(run.ledger), Started, attempt.number)
     if not began or began.job != job:
         return
@@ -154,7 +153,7 @@ def _record(run: RunFolder, job: str, silent_s: float, *, lives: bool) -> None:
 def _lost(run: RunFolder) -> int:
     """The number of jobs of the newest submission whose first host fell silent, this one included."""
     events = ledger.events(run.ledger)
-    numbers = attempts_of_submission(events, which.newest_of(run))
+    numbers = attempts_of_submission(events, newest_of(run))
     ends = [end for number in numbers if (end := ledger.last(events, Ended, number))]
     return max(sum("silent" in end.evidence for end in ends), 1)
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc
-from torusrun.orchestrator.run.folder import claim, holders
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -32,12 +31,12 @@ def wait_for_earlier(run: RunFolder, number: int, kill_after_s: float, asked: Ca
     until_s = time.monotonic() + kill_after_s + EARLIER_S
     for earlier in map(run.attempt, range(1, number + 1)):
         if claim.held(earlier):
-            holders.wake(earlier)
+            claim.wake(earlier)
         while claim.held(earlier):
             if stop := asked():
                 return stop
-            if time.monotonic() > until_s and not holders.end(earlier, grace_s=0.0):
-                who = holders.named(earlier)
+            if time.monotonic() > until_s and not claim.end_holders(earlier, grace_s=0.0):
+                who = claim.holders(earlier)
                 return ended(How.STILL_AT_WORK, earlier=earlier.number, path=earlier.alive, who=who)
             time.sleep(POLL_S)
     return None
@@ -50,7 +49,7 @@ def end_remains(attempt: Attempt, plan: Plan) -> bool:
     which leaves out that part of its environment.
     """
     alone = plan.run.command and schedulers.get(plan.site.scheduler).traits.one_machine
-    if not alone or not (found := _remains(attempt)):
+    if not alone or not (remains := _remains(attempt)):
         return False
     for number, wait_s in GRACE_S:
         for pid in (left := _remains(attempt)):
@@ -59,7 +58,7 @@ def end_remains(attempt: Attempt, plan: Plan) -> bool:
         until_s = time.monotonic() + wait_s
         while left and time.monotonic() < until_s and _remains(attempt):
             time.sleep(POLL_S)
-    pids = ", ".join(map(str, found))
+    pids = ", ".join(map(str, remains))
     print(f"torusrun: attempt {attempt.number} left processes, which were ended: {pids}", flush=True)
     return True
 

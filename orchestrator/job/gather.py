@@ -22,14 +22,12 @@ from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.attempt_folders import recorded
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind, kind_of
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, last_error, read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.schedulers.launchers import FAMILIES
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import FAMILIES, Words
 from torusrun.orchestrator.schedulers.remote_shell import FAILED
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 from torusrun.training.reporting.events import STEP
@@ -75,17 +73,17 @@ class RankRecords:
 
     def where(self, ranks: Iterable[int]) -> dict[int, Where]:
         """Where the ranks were at the query, for those that answered or have not begun."""
-        found = {}
+        answers = {}
         for rank in ranks:
             with contextlib.suppress(SiteError, OSError):
                 if seen := read_object(self.attempt.rank_seen(rank)):
                     shown = seen.get("stack") is not False  # else the newest in the log is of an earlier query
                     frames = stack(self.lines(rank, STACK_LINES)) if shown else []
                     work = kept_record(self.attempt.rank_seen(rank), Work, kept) if (kept := seen.get("work")) else None
-                    found[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True, work)
+                    answers[rank] = Where(str(seen.get("process")), frames, seen.get("disk") is True, work)
                 elif not self.attempt.rank_start(rank).exists():
-                    found[rank] = Where(NOT_BEGUN)
-        return found
+                    answers[rank] = Where(NOT_BEGUN)
+        return answers
 
     def launcher_said(self) -> Words:
         """The launcher's messages in the standard error of the attempt."""

@@ -22,17 +22,16 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.job import copies
 from torusrun.orchestrator.job.load.monitor import of_node
 from torusrun.orchestrator.job.recorded import recorded
+from torusrun.orchestrator.job.shell_requests import starter
 from torusrun.orchestrator.job.start.launch_order import ordered
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.job.turns import Turn, Turns
-from torusrun.orchestrator.job.wire.starting import starter
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Submitted
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -50,7 +49,7 @@ def keep(run: RunFolder, attempt: Attempt, plan: Plan) -> State:
         checked = supervisor.run(job)
         if checked.state is not State.COMPLETED:
             return checked
-        with of_node(attempt, *ordered(attempt), supervisor.here, cores=os.sched_getaffinity(0)):
+        with of_node(attempt, ordered(attempt)[1], supervisor.here, os.sched_getaffinity(0)):
             inbox = Inbox(run, attempt, supervisor.plan, allocation.idle_limit_s(run), began_s + plan.run.time_s)
             afterwards.callback(inbox.remove_copies)
             return inbox.keep()

@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     os.umask(private.UMASK)
     try:
         if words[0] == TASK:
-            become(_of_task(ArrayFolder(Path(words[1])), schedulers.get(words[2]).own_task(os.environ)))
+            _become(_of_task(ArrayFolder(Path(words[1])), schedulers.get(words[2]).own_task(os.environ)))
         attempt = Attempt(Path(words[0]))
         run = RunFolder(attempt.folder.parents[1])
         plan = read_attempt(run, attempt.number).plan
@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> int:
         return 1
 
 
-def become(attempt: Attempt) -> None:
+def _become(attempt: Attempt) -> None:
     """Become the script of an attempt, which redirects its own output, and begins it as in a job of its own."""
     process.die_with_parent(signal.SIGKILL)  # the array's script; the supervisor then ends its own processes
     os.execv("/bin/bash", ["bash", str(attempt.script), f"{attempt.folder.parents[1].name}.{attempt.number}"])

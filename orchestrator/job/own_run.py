@@ -29,13 +29,13 @@ from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.attempts.keep_going import Here, close, next_step
 from torusrun.orchestrator.run.folder import allocation, ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, LeftOut, Started
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import DISK_FULL, End, has_room
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state import next_attempt
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import Resume, Step, Stop, Wait
 from torusrun.orchestrator.schedulers import client, interface
 from torusrun.training.counted import counted
@@ -75,11 +75,11 @@ class OwnRun(Turns):
         """
         print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
         self.failed = (failed[0], int(failed[1])) if failed else None
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as afterwards:
             if not self.held:
-                held.callback(self._remove_copies)
+                afterwards.callback(self._remove_copies)
             if self.keeps_going and (self.plan.outlives_hosts or self.scheduler.traits.outlives_hosts):
-                held.enter_context(self.pulse.given(self._hosts))
+                afterwards.enter_context(self.pulse.given(self._hosts))
             return self.work()
 
     def _remove_copies(self) -> None:
@@ -116,10 +116,9 @@ class OwnRun(Turns):
             end = ended(How.STEP_FAILED, what=step, exit_code=code, host=socket.gethostname(), certain=False)
             end.write(attempt.end)
             return self._leave(number, end)
-        InJob(self.name, self.until_s, self.keeps_going, self.held, tuple(self.lost), checked=self.checked).write(
-            attempt
-        )
-        command = process.module(self.plan.python, "torusrun.orchestrator.job.attempt", attempt.folder)
+        in_job = InJob(self.name, self.until_s, self.keeps_going, self.held, tuple(self.lost), checked=self.checked)
+        in_job.write(attempt)
+        command = process.module(self.plan.python, "torusrun.orchestrator.job.supervise", attempt.folder)
         return Turn(attempt, command, os.environ, redirected=self.keeps_going, own_group=self.keeps_going)
 
     def ended(self, turn: Turn, code: int) -> None:
@@ -210,29 +209,30 @@ class OwnRun(Turns):
         if not self._is_last and (self.asked_s or not end.certain):
             return end.state
         step = next_step(self.run, self._here(), begin=False)
-        if not isinstance(step, Resume):
-            self._nothing_left(step)
-        elif self._is_last:
-            close(self.run, number, self._last_is_over())
-            self._call_hooks()
+        if isinstance(step, Resume):
+            self._hand_on(number)
         else:
-            self._avoid_bad_hosts()
+            self._nothing_left(step)
         return end.state
+
+    def _hand_on(self, number: int, *bad: str) -> None:
+        """Leave the run to a next job that avoids bad hosts; close the run if this is its last job."""
+        if not self._is_last:
+            return self._avoid_bad_hosts()
+        why = f"the last of its {counted(self.plan.jobs, 'job')} is over (keep_going.attempts)"
+        close(self.run, number, Stop(why, hosts=bad))
+        return self._call_hooks()
 
     def _call_hooks(self) -> None:
         """Call the hooks of a run that is over, if it is."""
-        number = which.newest_of(self.run)
-        if not next_job.may_begin_another(ledger.events(self.run.ledger), number):
+        number = newest_of(self.run)
+        if not next_attempt.may_begin_another(ledger.events(self.run.ledger), number):
             hooks.over(self.run, number, self.plan)
 
     def _refuse(self, step: Wait) -> State:
         """Leave the run to the next job, because of the bad hosts of this one."""
         print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
-        if self._is_last:
-            close(self.run, which.newest_of(self.run), self._last_is_over(*self._bad_hosts()))
-            self._call_hooks()
-        else:
-            self._avoid_bad_hosts()
+        self._hand_on(newest_of(self.run), *self._bad_hosts())
         return Cause.BAD_HOST.state
 
     def _avoid_bad_hosts(self) -> None:
@@ -246,19 +246,15 @@ class OwnRun(Turns):
         except TorusrunError as error:
             print(f"torusrun: later jobs may be given bad hosts again: {error}", file=sys.stderr, flush=True)
 
-    def _last_is_over(self, *bad: str) -> Stop:
-        why = f"the last of its {counted(self.plan.jobs, 'job')} is over (keep_going.attempts)"
-        return Stop(why, hosts=bad)
-
     @property
     def _is_last(self) -> bool:
         if self.task is not None or self.scheduler.traits.one_machine:
             return self.turn + 1 >= self.plan.jobs
-        return not (self._later_jobs() or next_job.lacks_jobs(ledger.events(self.run.ledger), self.first))
+        return not (self._later_jobs() or next_attempt.lacks_jobs(ledger.events(self.run.ledger), self.first))
 
     def _later_jobs(self) -> Sequence[str]:
         """The jobs that begin after this one, if each was submitted by itself."""
-        return next_job.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
+        return next_attempt.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
         """This job, and the later ones, have nothing to do; how the run ended, which its exit code must not hide."""
@@ -267,7 +263,7 @@ class OwnRun(Turns):
         if not (isinstance(step, Stop) and step.later_job):
             self._leave_no_jobs()
             self._call_hooks()
-        end = ledger.last(ledger.events(self.run.ledger), Ended, which.newest_of(self.run))
+        end = ledger.last(ledger.events(self.run.ledger), Ended, newest_of(self.run))
         return end.state if end else State.LOST
 
     def _leave_no_jobs(self) -> None:
@@ -275,7 +271,7 @@ class OwnRun(Turns):
         asks = client.of(self.plan.site)
         try:
             if self.task is None:
-                asks.cancel_all(self._later_jobs()[::-1])
+                asks.cancel(*self._later_jobs()[::-1])
             elif self.task + 1 < self.plan.jobs:
                 asks.cancel_tasks(self.job, self.task + 1, self.plan.jobs - 1)
         except TorusrunError as error:

@@ -21,7 +21,7 @@ from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.place.placement.binding import bind
 from torusrun.orchestrator.place.placement.mapping import Placement, misplaced
 from torusrun.orchestrator.run.folder import claim
@@ -124,7 +124,7 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
             from torusrun.training.checkpoint import node_memory
 
             node_memory.remove_overdue(time.time())
-            watched.enter_context(of_node(attempt, rank.order, rank.placement, rank.slot.host, cores=cores))
+            watched.enter_context(of_node(attempt, rank.placement, rank.slot.host, cores))
         return RankProgram(child, rank, times).wait()
 
 

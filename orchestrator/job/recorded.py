@@ -22,9 +22,8 @@ from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Started
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_errors.kinds import LineKind
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
@@ -34,6 +33,7 @@ POLL_S = 0.25
 RECORDED_S = 10.0
 READABLE_S = 5.0  # how long the record of an end may be unreadable
 LOOK_S = 0.05
+# A frame as Python writes it, and as rich does in its boxes. The folder may differ between attempts.
 FRAMES = (re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)'), re.compile(r"(?:\S*/)?(\S+\.py):(\d+) in "))
 LARGEST_HEARTBEAT = 100
 
@@ -59,8 +59,8 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJ
     if earlier and (earlier.state is State.COMPLETED or end.state is not State.COMPLETED):
         print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
         return earlier
-    goes_on = job is not None and job.keeps_going and end.state is not State.COMPLETED
-    end = replace(placed(attempt, end), kept_going=goes_on)
+    continues = job is not None and job.keeps_going and end.state is not State.COMPLETED
+    end = replace(placed(attempt, end), kept_going=continues)
     end.write(attempt.end)
     if end.certain:
         with contextlib.suppress(SiteError):  # a full disk; the record is there
@@ -125,9 +125,6 @@ def forget_first(run: RunFolder, attempt: Attempt) -> None:
     shutil.rmtree(attempt.ranks, ignore_errors=True)
 
 
-# A frame as Python writes it, and as rich does in its boxes. The folder may differ between attempts.
-
-
 def placed(attempt: Attempt, end: End) -> End:
     """The end of an attempt; if its program failed, with the place of the error and the step, if they are known."""
     if end.cause is not Cause.PROGRAM or not end.ranks:
@@ -141,8 +138,8 @@ def _place(attempt: Attempt, rank: int) -> str:
     """The innermost frame of the error in a rank's log, as 'train.py:30'; '' if it is no traceback."""
     error = read_last(attempt.rank_log(rank))
     frames = (match for line in reversed(error.lines) for frame in FRAMES if (match := frame.search(line)))
-    found = next(frames, None) if error.kind is LineKind.TRACEBACK else None
-    return f"{found[1]}:{found[2]}" if found else ""
+    innermost = next(frames, None) if error.kind is LineKind.TRACEBACK else None
+    return f"{innermost[1]}:{innermost[2]}" if innermost else ""
 
 
 def _heartbeat(attempt: Attempt) -> int | None:

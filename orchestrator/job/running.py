@@ -14,11 +14,9 @@ from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.job import gather
 from torusrun.orchestrator.job.earlier import end_remains
 from torusrun.orchestrator.job.gather import RankRecords, lost_hosts
-from torusrun.orchestrator.job.hangs.hang_watch import HangWatch
-from torusrun.orchestrator.job.hangs.slow_watch import SlowWatch
-from torusrun.orchestrator.job.nccl_network import NetworkWatch
-from torusrun.orchestrator.job.relay import Relay
-from torusrun.orchestrator.job.wire.starting import starter
+from torusrun.orchestrator.job.hangs.hang_watch import HangWatch, SlowWatch
+from torusrun.orchestrator.job.relay import NetworkWatch, Relay
+from torusrun.orchestrator.job.shell_requests import starter
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.records import End, is_done
@@ -36,10 +34,7 @@ NEVER = float("inf")
 
 
 class Running:
-    """A running launcher. `asked` returns the attempt's end if it has to stop, else None; it is called often.
-
-    `here` is the host of this process.
-    """
+    """A running launcher."""
 
     def __init__(
         self,
@@ -47,11 +42,12 @@ class Running:
         run: RunFolder,
         attempt: Attempt,
         placement: Placement,
+        *,
         program: Program,
         launcher: subprocess.Popen[bytes],
-        asked: Callable[[], End | None],
+        asked: Callable[[], End | None],  # the attempt's end if it has to stop; called often
         stop_signal: signal.Signals,
-        here: str = "",
+        here: str = "",  # the host of this process
     ) -> None:
         self.here = here
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement

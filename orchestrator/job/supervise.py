@@ -1,19 +1,23 @@
-"""The supervisor of an attempt, on the first node: places, launches and watches the ranks, and records the end."""
+"""The supervisor of an attempt, on the first node: places, launches and watches the ranks, and records the end.
+
+`orchestrator.job.supervise ATTEMPT_FOLDER`, started by the attempt's job. It exits with a failure unless the run
+completed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
@@ -35,9 +39,8 @@ from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.bad_nodes.bad_node import spared
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Started, Unordered
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -47,22 +50,33 @@ from torusrun.orchestrator.run.plan.attempt_plan import with_former_grid
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
-from torusrun.orchestrator.run.state import dependencies
+from torusrun.orchestrator.run.state import depends
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
+from torusrun.training.reporting.output import never_fail
 
 LOOK_S = 2.0  # between looks for a newer attempt
 
 
-def supervise(run: RunFolder, number: int, job: str) -> End:
-    """Run an attempt to its end, and record the end whatever happens."""
-    attempt = run.attempt(number)
+def main() -> None:
+    os.umask(private.UMASK)
+    attempt = Attempt(Path(sys.argv[1]))
+    run = RunFolder(attempt.folder.parents[1])
+    try:
+        site = read_attempt(run, attempt.number).plan.site
+        own = in_job.read(attempt)
+        job = own.name if own else schedulers.get(site.scheduler).own_name(os.environ)
+    except TorusrunError as error:
+        sys.exit(f"torusrun: {error}")
+    os.umask(site.umask)
+    print(f"torusrun: attempt {attempt.number} of {run.run_id}, job {job}, on {socket.gethostname()}", flush=True)
     times = [Recorder(stream, index_of(path)) for stream, path in ((1, attempt.stdout), (2, attempt.stderr))]
-    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), in_job.read(attempt))
+    end = recorded(run, attempt, lambda: Supervisor(run, attempt, times).run(job), own)
     for recorder in times:
         recorder.look(last=True)
-    return end
+    if end.state is not State.COMPLETED:
+        sys.exit(f"torusrun: {end.state.value}: {end.reason}")
 
 
 class Supervisor:
@@ -80,25 +94,21 @@ class Supervisor:
         self.job = in_job.read(attempt) or InJob("", time.time() + self.plan.run.time_s)
         self.held = RunFolder(Path(self.job.held)) if self.job.held else None
         self.limit_s = self.job.left_s
-        self.short = ""  # the cores that the scheduler did not give, in words
         self.looked_s = 0.0
         self.scheduler = schedulers.get(self.plan.site.scheduler)
         process.die_with_parent(signal.SIGTERM)  # the job's shell, the only process that waits for the supervisor
 
     def run(self, job: str) -> End:
-        """The attempt's end. If it ended badly, the reason also names cores that were not given: a possible cause."""
+        """The attempt's end."""
         try:
-            end = self._run(job)
+            return self._run(job)
         except Superseded as error:
-            end = ended(How.SUPERSEDED, why=error)
+            return ended(How.SUPERSEDED, why=error)
         except TorusrunError as error:
-            end = failed(error)
-        if end.state in (State.COMPLETED, State.CANCELLED) or not self.short:
-            return end
-        return replace(end, reason=f"{end.reason}; {self.short}")
+            return failed(error)
 
     def _run(self, job: str) -> End:
-        unmet = dependencies.unmet(ledger.events(self.folder.ledger), self.attempt.number)
+        unmet = depends.unmet(ledger.events(self.folder.ledger), self.attempt.number)
         if unmet:  # some schedulers start it
             how = unmet[1].value if unmet[1] else "not known to have ended"
             return ended(How.DROPPED, awaited=unmet[0], state=how)
@@ -114,7 +124,6 @@ class Supervisor:
         forget_first(self.folder, self.attempt)
         self.planned = hooks.begins(self.folder, self.planned)
         self.plan = self.planned.plan
-        self._count_cores()
         starter = launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)
         if isinstance(hosts, End):
@@ -129,9 +138,16 @@ class Supervisor:
         ledger.append(self.folder.ledger, Started(self.attempt.number, job, hosts, dims, reason))
         hooks.started(self.folder, self.attempt.number, self.plan)
         running = Running(
-            self.plan, self.folder, self.attempt, placement, program, self._launched(starter, image), self._asked,
-            starter.stop_signal, self.here,
-        )  # fmt: skip
+            self.plan,
+            self.folder,
+            self.attempt,
+            placement,
+            program=program,
+            launcher=self._launched(starter, image),
+            asked=self._asked,
+            stop_signal=starter.stop_signal,
+            here=self.here,
+        )
         code = running.watch()
         if running.hang and not is_done(self.attempt):
             return running.hang
@@ -185,12 +201,6 @@ class Supervisor:
         kept = image_kept.kept(self.held) if self.held else None
         return kept is not None and kept.sha256 == image.sha256
 
-    def _count_cores(self) -> None:
-        """Note how many cores the scheduler did not give, if it says so."""
-        self.short = self.scheduler.shortfall(os.environ, self.plan.ranks * self.plan.site.node.cpus_per_rank)
-        if self.short:
-            print(f"torusrun: {self.short}", file=sys.stderr, flush=True)
-
     def _sound_hosts(self, starter: Launcher) -> Sequence[str] | End:
         """The allocated hosts that a preflight finds sound; the attempt's end if those are too few.
 
@@ -206,16 +216,16 @@ class Supervisor:
             hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
         if not self.plan.site.topology:
             hosts = hosts[: self.plan.run.nodes]
-        found = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
-        if found.unordered:
-            reason = f"the hosts keep the scheduler's order: {found.unordered}"
+        order = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
+        if order.unordered:
+            reason = f"the hosts keep the scheduler's order: {order.unordered}"
             print(f"torusrun: {reason}", file=sys.stderr, flush=True)
             with contextlib.suppress(SiteError):  # a full disk
                 ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
-        self.plan = found.plan
+        self.plan = order.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        return place(self.plan.grid, found.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
+        return place(self.plan.grid, order.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
 
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""
@@ -236,3 +246,8 @@ class Supervisor:
         except Superseded as error:
             return ended(How.SUPERSEDED, why=error)
         return None
+
+
+if __name__ == "__main__":
+    never_fail()
+    main()

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
@@ -78,7 +77,7 @@ class Turns(ABC):
         """Begin an attempt. Raises SiteError."""
         with contextlib.ExitStack() as files:
             streams = (turn.attempt.stdout, turn.attempt.stderr) if turn.redirected else ()
-            output = [files.enter_context(_appended(path)) for path in streams]
+            output = [files.enter_context(private.appended(path)) for path in streams]
             self.child = process.start(
                 turn.command,
                 environment=turn.environment,
@@ -102,7 +101,3 @@ class Turns(ABC):
         """End the attempt that runs, and begin no other."""
         self.asked_s = self.asked_s or time.time()
         self.signal(signal.SIGTERM)
-
-
-def _appended(path: Path) -> contextlib.AbstractContextManager[IO[bytes]]:
-    return os.fdopen(private.open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, private.READABLE), "ab")

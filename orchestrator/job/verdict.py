@@ -3,8 +3,7 @@
 In order: hosts that the launcher lost; ranks that could not start; ranks that a signal ended; wrappers that the
 launcher saw killed; a rank's own error, the first by time; a launcher that was killed; hosts all of whose ranks left
 no record; other ranks without a record; a rank that ended well before others lost it; ranks that lost their connection
-to another. A rank that was asked to stop is
-never the cause.
+to another. A rank that was asked to stop is never the cause.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.job.gather import lost_hosts
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.end_words import ended, later, listed
-from torusrun.orchestrator.run.folder.how_ended import NEAR, How
+from torusrun.orchestrator.run.folder.how_ended import NEAR, How, ended, later, listed
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import Words
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
@@ -34,28 +32,20 @@ MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed f
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence about an attempt's ranks once its launcher has ended.
-
-    `ends` are the records of the ranks that wrote one, `told` the ranks that were asked to stop, `stayed` those that
-    had not ended when their launcher was given up, `error` the error in a rank's log, `launcher` the messages of
-    the launcher, `launcher_code` its exit code (negative: a signal; None if the supervisor ended it), `here` the host
-    of the supervisor, `step` the last step of this attempt, `done` whether the program recorded that it is done.
-    `needs_record`: without that record it is not done. `says_later`: it has an exit code for "continue later", so
-    exit code 0 means done even after a request to stop.
-    """
+    """The evidence about an attempt's ranks once its launcher has ended."""
 
     placement: Placement
-    ends: Mapping[int, RankEnd]
-    here: str = ""
-    told: Collection[int] = ()
-    stayed: Collection[int] = ()
-    error: Callable[[int], LoggedError] = lambda rank: LoggedError()
-    launcher: Words = field(default_factory=Words)
-    launcher_code: int | None = None
-    step: int | None = None
-    done: bool = False
-    needs_record: bool = True
-    says_later: bool = True
+    ends: Mapping[int, RankEnd]  # the records of the ranks that wrote one
+    here: str = ""  # the host of the supervisor
+    told: Collection[int] = ()  # the ranks that were asked to stop
+    stayed: Collection[int] = ()  # the ranks that had not ended when their launcher was given up
+    error: Callable[[int], LoggedError] = lambda rank: LoggedError()  # in a rank's log
+    launcher: Words = field(default_factory=Words)  # its messages
+    launcher_code: int | None = None  # its exit code, negative for a signal; None if the supervisor ended it
+    step: int | None = None  # the last one of this attempt
+    done: bool = False  # whether the program recorded that it is done
+    needs_record: bool = True  # without that record it is not done
+    says_later: bool = True  # it has an exit code for "continue later", so 0 means done, also after a request to stop
 
     @property
     def well(self) -> bool:

@@ -13,9 +13,8 @@ from torusrun.training.recipe.key import key, needed
 class Topology:
     """The switch of every node, by which ranks are ordered."""
 
-    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = needed(
-        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
-        "or infiniband (a file that ibnetdiscover wrote)"
+    source: Literal["names", "switches", "slurm", "pbs", "gridengine"] = needed(
+        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried)"
     )
     pattern: Annotated[str, LINE] = key(
         r"\D*(?P<number>\d+).*",
@@ -28,13 +27,10 @@ class Topology:
     attribute: Annotated[str, LINE] | None = key(
         None,
         "of pbs: the resource that names the switch, or a list of nested ones (default: switch); of gridengine: how "
-        "the names of racks' host groups begin (default: @rack); of slurm: a topology in topology.yaml (default: the "
+        "the names of racks' host groups begin (default: @rack); of slurm: a topology by its name (default: the "
         "cluster's)",
     )
     file: Annotated[str, LINE] | None = key(None, "a file with the output of the source, read in place of a query")
-    block_nodes: Annotated[int, NODES] | None = key(
-        None, "of slurm with blocks: nodes per block; a job on more nodes asks for equal segments that fit into blocks"
-    )
     switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = key(
         {}, "of switches: each one's hosts, as in rack1: 'g[0001-0034]'"
     )
@@ -44,16 +40,6 @@ class Topology:
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = key(
         {}, "hosts and switches with a slow link: the share of bandwidth that is left"
     )
-
-    def segment(self, nodes: int) -> int:
-        """The nodes of each equal part of a job that fits into a block; 0 if it is one part, or parts would be small.
-
-        The scheduler must find every part in one block. So no part is smaller than half a block.
-        """
-        largest = self.block_nodes or 0
-        if nodes <= largest:
-            return 0
-        return next((size for size in range(largest, (largest - 1) // 2, -1) if size and nodes % size == 0), 0)
 
     @property
     def by_name(self) -> bool:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import is_quiet, warn
-from torusrun.orchestrator.base.user import user_name
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load, load_site, site_file
 from torusrun.orchestrator.keys.run import NO_CODE
@@ -136,8 +136,8 @@ def _request(
     _check_image(loaded)
     gathered, diff = provenance.gather(loaded.folder, secret=planned.secret_sources)
     asked_from = {"host": socket.gethostname(), "user": user_name(), "folder": str(loaded.folder)}
-    kept = {key: gathered[key] for key in ("git", "command_line") if key in gathered}
-    origin: Request = {"provenance": {**kept, "submitted_from": asked_from}, "diff": diff, "code": {}}
+    kept = {"git": gathered["git"], "submitted_from": asked_from}
+    origin: Request = {"provenance": kept, "diff": diff, "code": {}}
     file = Path(loaded.source).name if loaded.source in loaded.files else "run.yaml"
     run_file, site_file = f"spec/{file}", f"site/{Path(loaded.site_source).stem}.yaml"
     names = [(run_file, loaded.source), (site_file, loaded.site_source)]

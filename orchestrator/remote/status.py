@@ -18,7 +18,6 @@ from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.host import LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.state.account import Account
-from torusrun.orchestrator.run.state.due import Due
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.orchestrator.run.state.view import View
 
@@ -33,7 +32,7 @@ class Row:
     """What `torusrun status --json` has of a run beside its view."""
 
     account: Account | None = None
-    due: Due | None = None
+    starts_s: float | None = None
 
 
 @dataclass
@@ -42,7 +41,7 @@ class Rows:
 
     views: list[View] = field(default_factory=list)
     accounts: dict[str, Account] = field(default_factory=dict)
-    due: dict[str, Due] = field(default_factory=dict)
+    starts: dict[str, float] = field(default_factory=dict)
 
 
 def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: Say = lambda text: None) -> Rows:
@@ -68,7 +67,7 @@ def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: 
                 view, row = answer.get(run.run, (None, Row()))
                 seen[run.run] = taken(run, view)
                 merged.accounts |= {run.run: row.account} if row.account else {}
-                merged.due |= {run.run: row.due} if row.due else {}
+                merged.starts |= {} if row.starts_s is None else {run.run: row.starts_s}
     merged.views = [seen.get(run.run) or unknown(run, "it was not asked") for run in runs]
     return merged
 

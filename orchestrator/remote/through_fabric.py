@@ -21,7 +21,7 @@ import paramiko
 from fabric import Connection
 from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 
-from torusrun.orchestrator.base import ending, private
+from torusrun.orchestrator.base import private, signals
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.remote import host_keys
 from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, UNREACHED, HostRefused
@@ -132,7 +132,7 @@ def _look_alive(connection: Verified) -> None:
 def relay(channel: Any, source: int, output: int) -> int:
     """Carry bytes between descriptors and a command's channel until it ends; its exit code, LOST for none."""
     typed, ended = b"", False  # read but not sent yet; whether the input has ended
-    with ending.in_order():
+    with signals.in_order():
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             inputs = [channel] if typed or ended else [channel, source]
             ready, _, _ = select.select(inputs, [], [], SENDS_S if typed else LOOKS_S)

@@ -18,7 +18,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 if TYPE_CHECKING:
     from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
     from torusrun.orchestrator.run.plan.plan import Plan
-    from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+    from torusrun.orchestrator.schedulers.launchers import Launcher
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,15 @@ def get(name: str) -> Scheduler:
     if not cls:
         raise UserError(unknown(name))
     try:
-        found = getattr(import_module(module), cls)
+        loaded = getattr(import_module(module), cls)
     except (ImportError, AttributeError) as error:
         raise UserError(f"the scheduler {name!r} cannot be imported by {sys.executable}: {error}") from None
-    if not (isinstance(found, type) and issubclass(found, Scheduler)):
+    if not (isinstance(loaded, type) and issubclass(loaded, Scheduler)):
         raise UserError(f"{name!r} is not a subclass of torusrun.orchestrator.schedulers.interface.Scheduler")
-    declared = {one for one in ("name", "variables") if hasattr(found, one)}
-    if lacking := sorted({"name", "variables", *found.__abstractmethods__} - declared):
+    declared = {attribute for attribute in ("name", "variables") if hasattr(loaded, attribute)}
+    if lacking := sorted({"name", "variables", *loaded.__abstractmethods__} - declared):
         raise UserError(f"the scheduler {name!r} lacks {', '.join(lacking)}")
-    return found()
+    return loaded()
 
 
 def reference(scheduler: Scheduler) -> str:

@@ -142,9 +142,9 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
     place = answers_file(client.scheduler)
 
     def holds(kept: Kept) -> bool:
-        known = {job: asked_s for job, (asked_s, _) in kept.starts.items()}
-        return all(job in known and _is_younger(known[job], STARTS_EVERY_S) for job in jobs) or any(
-            _is_younger(asked_s, STARTS_LEAST_S) for asked_s in known.values()
+        asked_s = {job: asked_s for job, (asked_s, _) in kept.starts.items()}
+        return all(job in asked_s and _is_younger(asked_s[job], STARTS_EVERY_S) for job in jobs) or any(
+            _is_younger(each_s, STARTS_LEAST_S) for each_s in asked_s.values()
         )
 
     kept = _read(place)
@@ -155,16 +155,11 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
                 estimated: Mapping[str, float] = {}
                 with contextlib.suppress(SiteError):
                     estimated = client.starts(jobs)
-                kept = _with_starts(place, kept, {**dict.fromkeys(jobs, NONE_S), **estimated})
+                now_s = time.time()
+                recent = {job: old for job, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
+                kept = replace(kept, starts={**recent, **{job: (now_s, estimated.get(job, NONE_S)) for job in jobs}})
+                _write(place, kept)
     return {job: kept.starts[job][1] for job in jobs if kept.starts.get(job, (0.0, NONE_S))[1] != NONE_S}
-
-
-def _with_starts(place: Path, kept: Kept, new: Mapping[str, float]) -> Kept:
-    now_s = time.time()
-    recent = {key: old for key, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
-    kept = replace(kept, starts={**recent, **{key: (now_s, start_s) for key, start_s in new.items()}})
-    _write(place, kept)
-    return kept
 
 
 def _is_younger(time_s: float, age_s: float) -> bool:

@@ -20,8 +20,7 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserErro
 from torusrun.orchestrator.base.process import NoAnswer, Streams
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.keys.paths import state_folder
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.traits import Query
+from torusrun.orchestrator.schedulers.interface import Query, Request, Scheduler
 
 if TYPE_CHECKING:  # `status` needs none of these
     from torusrun.orchestrator.keys.site import Site
@@ -126,8 +125,8 @@ class Client:
     def _visible(self, request: Request) -> str:
         """The job of a request whose submit command printed no usable id, if a query finds just one; else ''."""
         with contextlib.suppress(SiteError):
-            found = self.find(request.token) if request.token else None
-            return found[0] if found and len(found) == 1 else ""
+            jobs = self.find(request.token) if request.token else None
+            return jobs[0] if jobs and len(jobs) == 1 else ""
         return ""
 
     def submit_argv(self, script: Path, request: Request) -> list[str]:
@@ -153,15 +152,15 @@ class Client:
         failed poll is not a failed job.
         """
         try:
-            found = self.survey(job_ids) if job_ids else {}
+            states = self.survey(job_ids) if job_ids else {}
         except SiteError as error:
             return {job_id: Status(State.UNKNOWN, str(error)) for job_id in job_ids}
-        return {job_id: found[job_id] for job_id in job_ids}
+        return {job_id: states[job_id] for job_id in job_ids}
 
     def survey(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """As `poll`, with all other jobs in the command's output. Raises SiteError if the scheduler did not answer."""
-        found = self._ask(self.scheduler.status_query(job_ids))
-        return {**found, **self.recorded([job_id for job_id in job_ids if job_id not in found])}
+        states = self._ask(self.scheduler.status_query(job_ids))
+        return {**states, **self.recorded([job_id for job_id in job_ids if job_id not in states])}
 
     def recorded(self, job_ids: Sequence[str]) -> dict[str, Status]:
         """The states of jobs that are not in the queue, from the scheduler's records."""
@@ -212,18 +211,12 @@ class Client:
         query = self.scheduler.start_query(job_ids)
         return self._ask(query) if query else {}
 
-    def cancel(self, job_id: str, *others: str) -> None:
-        """End a job, or, if the scheduler `cancels_many`, several. Raises SiteError if the command failed."""
-        command = [*self.scheduler.cancel_command(job_id), *others]
-        self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {job_id}")
-
-    def cancel_all(self, job_ids: Sequence[str]) -> None:
-        """End these jobs, by one command if the scheduler can. Raises SiteError if a command failed."""
-        if self.scheduler.traits.cancels_many and job_ids:
-            return self.cancel(*job_ids)
-        for job_id in job_ids:
-            self.cancel(job_id)
-        return None
+    def cancel(self, *job_ids: str) -> None:
+        """End jobs, by one command if the scheduler `cancels_many`. Raises SiteError if a command failed."""
+        together = [job_ids] if self.scheduler.traits.cancels_many and job_ids else [(job_id,) for job_id in job_ids]
+        for first, *others in together:
+            command = [*self.scheduler.cancel_command(first), *others]
+            self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {first}")
 
     def pass_on(self, job_id: str, lost: int) -> None:
         """Let another task of an array begin in place of a lost one. Raises SiteError if that failed, as at first."""

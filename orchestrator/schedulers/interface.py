@@ -1,33 +1,30 @@
-"""The interface of a scheduler: a few pure functions from values to text and from text to values."""
+"""The interface of a scheduler: pure functions from values to text and back, and all differences as values."""
 
 from __future__ import annotations
 
 import os
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
-from torusrun.orchestrator.place.hosts.this_host import this_host
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.place.hosts.same_host import this_host
+
+if TYPE_CHECKING:  # `status` needs none of these
+    from torusrun.orchestrator.base.process import Finished
+    from torusrun.orchestrator.place.hosts.model import Tree
+    from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a job to its scheduler.
-
-    `ask` are a site's own words for its nodes, in place of the scheduler's usual ones; `submit_args` go to the submit
-    command itself. `after` are jobs that must succeed before this job starts, `after_any` jobs that must end before.
-    `exclude` are hosts that the job must not get. An `array` of N tasks numbers them from 0; `parallel` of them run at
-    once, 0 for as many as have room. `lives_on` says that the job continues without the hosts that it loses. `token` is
-    a unique name for the job in the queue, by which it can be found again; '' for `name` alone. `secrets` are variables
-    that the submit command must not inherit: Slurm would keep them, and a job on this machine would have them. Every
-    `segment` nodes of the job must be in one block of the scheduler's topology; 0 leaves that to the scheduler.
-    """
+    """The request of a job to its scheduler."""
 
     name: str
     nodes: int
@@ -40,24 +37,105 @@ class Request:
     account: str | None
     stdout: Path
     stderr: Path
-    ask: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    submit_args: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    after_any: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    array: int = 0
-    parallel: int = 0
-    lives_on: bool = False
-    token: str = ""
+    ask: tuple[str, ...] = ()  # a site's own words for its nodes, in place of the scheduler's usual ones
+    extra: tuple[str, ...] = ()  # further directives
+    submit_args: tuple[str, ...] = ()  # arguments of the submit command itself
+    after: tuple[str, ...] = ()  # jobs that must succeed before this one starts
+    after_any: tuple[str, ...] = ()  # jobs that must end before this one starts
+    exclude: tuple[str, ...] = ()  # hosts that the job must not get
+    array: int = 0  # the number of tasks, which are numbered from 0
+    parallel: int = 0  # how many of them run at once; 0: as many as have room
+    lives_on: bool = False  # whether the job continues without the hosts that it loses
+    token: str = ""  # a unique name for the job in the queue, by which it can be found again; '' for `name` alone
     gpu_type: str | None = None
-    secrets: tuple[str, ...] = ()
-    segment: int = 0
+    secrets: tuple[str, ...] = ()  # the submit command must not inherit them: Slurm would keep them, a local job have
 
     @property
     def called(self) -> str:
         """The job's name in the queue. Every scheduler shows it, and can find jobs by it."""
         return self.token or self.name
+
+
+@dataclass(frozen=True)
+class Traits:
+    """The abilities and limits of a scheduler."""
+
+    one_machine: bool = False  # whether there are no other nodes
+    has_arrays: bool = False  # whether a request may be an array, of which some tasks run at once
+    cancels_many: bool = False  # whether the ids of more jobs may follow `cancel_command`
+    outlives_hosts: bool = False  # whether jobs continue without lost hosts, also if they do not ask for it
+    cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude hosts
+    silent: str = ""  # matches the submit command's error if its server did not answer, and so a job may exist
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The environment variables of a job."""
+
+    job: str  # has the job's id
+    array: str = ""  # has the id of an array, if that is not in `job`
+    task: str = ""  # has the number of a task of an array, from `first_task` on
+    first_task: int = 0
+    scratch: tuple[str, ...] = ()  # any of these may name the job's own folder on a node; used before TMPDIR
+    cluster: tuple[str, ...] = ()  # on a login node: select the cluster that the commands use
+    host: str = ""  # has the scheduler's name of the host that a process of the job is on
+    elsewhere: tuple[str, ...] = ()  # also select it, but no command gets them: nothing is submitted while one is set
+
+
+@dataclass(frozen=True)
+class JobScript:
+    """The scheduler's own part of a job's script."""
+
+    head: tuple[str, ...] = ()  # shell lines below the directives
+    sends_output: bool = False  # whether the script itself must redirect its output to the request's files
+
+
+@dataclass(frozen=True)
+class Query(Generic[T]):
+    """A command, and the reader of its answer. `read` raises SiteError if it failed, which says nothing about a job."""
+
+    command: Sequence[str]
+    read: Callable[[Finished], T]
+
+
+@dataclass(frozen=True)
+class SwitchSource:
+    """`query` gets the text by commands, unless the site names a file that holds it; `tree` reads the text.
+
+    Both also take the site's topology.attribute, whose default is `attribute`. They raise SiteError.
+    """
+
+    tree: Callable[[str, str], Tree]
+    query: Callable[[Ask, str], str]
+    attribute: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterQueries:
+    """The queries about the cluster: for `init`, `doctor`, the order of hosts, and hosts that requests leave out."""
+
+    programs: tuple[str, ...] = ()  # any of these on PATH means that the scheduler may be there
+    query_facts: Callable[[Ask], ClusterFacts] | None = None  # raises SiteError if the scheduler does not answer
+    switches: SwitchSource | None = None
+    query_hosts: Callable[[Ask, str | None], tuple[str, ...]] | None = None  # of a queue, None: the usual one; the same
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The scheduler's own ways to reach the hosts of a job; None for one that it lacks."""
+
+    # (job_id, host, argv, terminal): on a login node, run `argv` on a host of a running job, on the user's terminal
+    shell_command: Callable[[str, str, Sequence[str], bool], list[str]] | None = None
+    # (host, command): in the job, run the shell `command` on another of its hosts, and end with it
+    remote_command: Callable[[str, str], list[str]] | None = None
+    # (environment, ready, source, destination): in the job, copy a file to all nodes once `ready` has run on each
+    broadcast_commands: Callable[[Mapping[str, str], Sequence[str], Path, Path], list[list[str]]] | None = None
+    for_every_mpi: bool = False  # whether mpirun needs `remote_command` unless the site says ssh
+
+    @property
+    def from_inside(self) -> bool:
+        """Whether the job itself must start a user's shell (orchestrator.beside.shells)."""
+        return self.shell_command is None and self.remote_command is not None
 
 
 class Scheduler(ABC):
@@ -189,10 +267,6 @@ class Scheduler(ABC):
 
         Raises SiteError if they cannot be determined.
         """
-
-    def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
-        """Inside a job: how many of the `cpus` cores for all its ranks seem to be missing, in words; '' if none."""
-        return ""
 
 
 def hosts_of(scheduler: Scheduler) -> list[str]:

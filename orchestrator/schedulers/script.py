@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.private import UMASK
-from torusrun.orchestrator.base.render.environment import Text, render, word
+from torusrun.orchestrator.base.templates import Text, render, word
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.software import PROGRAMS, Software
@@ -113,7 +113,7 @@ def loading(site: Site) -> list[str]:
 
 def scratch(scheduler: Scheduler) -> str:
     """The shell's words for the job's own folder on each node, if the site has one, or else TMPDIR or /tmp."""
-    found = "${TMPDIR:-/tmp}"
+    folder = "${TMPDIR:-/tmp}"
     for name in reversed(scheduler.variables.scratch):
-        found = f"${{{name}:-{found}}}"
-    return f'"{found}"'
+        folder = f"${{{name}:-{folder}}}"
+    return f'"{folder}"'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -12,13 +12,10 @@ from torusrun.orchestrator.keys.paths import expanded, read_bytes
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.place.cost.nccl import compute_capability
-from torusrun.orchestrator.place.hosts import by_name, infiniband
+from torusrun.orchestrator.place.hosts import model
 from torusrun.orchestrator.place.hosts.hostlist import expand, numbers
-from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType
-from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType, Tree, cluster_of
 from torusrun.orchestrator.schedulers.client import asking
-from torusrun.orchestrator.schedulers.cluster_facts import Ask
-from torusrun.orchestrator.schedulers.traits import SwitchSource
 from torusrun.training.counted import counted
 
 LARGEST_BYTES = 100_000_000  # of a file that holds a topology
@@ -76,26 +73,21 @@ def node_type(node: Node) -> NodeType:
 
 
 def _by_name(topology: Topology, hosts: Sequence[str]) -> Tree:
-    return by_name.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
+    return model.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
 
 
 def _listed(topology: Topology, hosts: Sequence[str]) -> Tree:
     return Tree({name: expand(text) for name, text in topology.switches.items()})
 
 
-def _unasked(ask: Ask, attribute: str) -> str:
-    raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
-
-
 DESCRIBED = {"names": _by_name, "switches": _listed}  # by the site's own file
-FILES = {"infiniband": SwitchSource(lambda text, _: infiniband.tree(text), _unasked)}
 
 
 def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
     """The tree of the source; from a source that reads only names of hosts, it has only `hosts`. Raises SiteError."""
     if topology.source in DESCRIBED:
         return DESCRIBED[topology.source](topology, hosts)
-    source = FILES.get(topology.source) or schedulers.get(topology.source).cluster.switches
+    source = schedulers.get(topology.source).cluster.switches
     if source is None:
         raise SiteError(f"topology.source: {topology.source} reports no switches")
     attribute = topology.attribute or source.attribute
@@ -122,8 +114,8 @@ class ExpectedHosts:
 
 def on_one_switch(site: Site, names: tuple[str, ...], why: str) -> ExpectedHosts:
     """These hosts below a single switch; `why` says why their switches are not known."""
-    found = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, "one switch")
-    return ExpectedHosts(names, found, f"on hosts below one switch, since {why}")
+    made = cluster_of(Tree({"switch": names}), node_type(site.node), 1.0, "one switch")
+    return ExpectedHosts(names, made, f"on hosts below one switch, since {why}")
 
 
 def expected(site: Site, nodes: int) -> ExpectedHosts:
@@ -144,25 +136,12 @@ def expected(site: Site, nodes: int) -> ExpectedHosts:
         return ExpectedHosts(made_up, of_tree(Tree(racks), site, {}), assumed)
     try:
         tree = tree_of(topology, (), site.command_timeout_s)
-        found = of_tree(tree, site, topology.slow)
+        made = of_tree(tree, site, topology.slow)
     except SiteError as error:
         return on_one_switch(site, made_up, str(error))
     largest = sorted(tree.leaves.values(), key=len, reverse=True)
     sound = ([name for name in leaf if name not in topology.slow] for leaf in largest)
-    segment = topology.segment(nodes)
-    names = tuple(_in_segments([*sound], segment) if segment else chain.from_iterable(sound))[:nodes]
+    names = tuple(chain.from_iterable(sound))[:nodes]
     if len(names) < nodes:
-        known = counted(len(names), "sound host")
-        fitting = f" in whole segments of {segment}" if segment else ""
-        return on_one_switch(site, made_up, f"the topology knows {known} only{fitting}")
-    if segment:
-        return ExpectedHosts(names, found, f"on {counted(nodes // segment, 'segment')} in blocks of the site")
-    return ExpectedHosts(names, found, "on the largest racks of the site")
-
-
-def _in_segments(blocks: Sequence[Sequence[str]], segment: int) -> Iterator[str]:
-    """The hosts of whole segments: first one of every block, then a second one of those that have room, and so on."""
-    for begin in range(0, max(map(len, blocks), default=0), segment):
-        for block in blocks:
-            if len(block) >= begin + segment:
-                yield from block[begin : begin + segment]
+        return on_one_switch(site, made_up, f"the topology knows {counted(len(names), 'sound host')} only")
+    return ExpectedHosts(names, made, "on the largest racks of the site")

@@ -90,9 +90,9 @@ def printed_id(stdout: str, *forms: str) -> str:
     Sites print banners beside it. '' if no line is of a form, or if several have different ids.
     """
     for form in forms:
-        found = {match[1] for line in stdout.splitlines() if (match := re.fullmatch(form, line.strip()))}
-        if found:
-            return found.pop() if len(found) == 1 else ""
+        ids = {match[1] for line in stdout.splitlines() if (match := re.fullmatch(form, line.strip()))}
+        if ids:
+            return ids.pop() if len(ids) == 1 else ""
     return ""
 
 
@@ -102,22 +102,22 @@ def listed_hosts(path: str) -> list[str]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise SiteError(f"{path}: the list of the job's hosts cannot be read: {error.strerror}") from None
-    found = dict.fromkeys(line.split()[0] for line in lines if line.strip())
-    if not found:
+    hosts = dict.fromkeys(line.split()[0] for line in lines if line.strip())
+    if not hosts:
         raise SiteError(f"{path}: the list of the job's hosts is empty")
-    return list(found)
+    return list(hosts)
 
 
-def with_arrays(found: Mapping[str, Status], array_of: Callable[[str], str | None]) -> dict[str, Status]:
+def with_arrays(of_jobs: Mapping[str, Status], array_of: Callable[[str], str | None]) -> dict[str, Status]:
     """The states by job id, and those of the arrays under their own ids. `array_of` is the array of a task's id.
 
     Schedulers list tasks in any order: squeue by their states.
     """
     tasks: dict[str, list[Status]] = {}
-    for job_id in sorted(found, key=_numbers):
+    for job_id in sorted(of_jobs, key=_numbers):
         if array := array_of(job_id):
-            tasks.setdefault(array, []).append(found[job_id])
-    return {**found, **{array: whole(*states) for array, states in tasks.items()}}
+            tasks.setdefault(array, []).append(of_jobs[job_id])
+    return {**of_jobs, **{array: whole(*states) for array, states in tasks.items()}}
 
 
 def _numbers(job_id: str) -> list[str]:

@@ -10,10 +10,8 @@ from torusrun.orchestrator.base.shown.numbers import duration as exactly
 from torusrun.orchestrator.base.shown.numbers import ms
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.colours import of
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.base.terminal.width import INDENT
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.base.terminal.plain import INDENT, plain
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.state.account import USES, Account
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.run.state.pace import duration
@@ -48,8 +46,6 @@ def time_lines(account: Account) -> Iterator[str]:
         yield f"productive: {account.ettr:.1%} of the time since its first start, {since}"
     if line := forecast_line(account):
         yield line
-    if account.cure:
-        yield f"most would have been saved on {account.cure}"
 
 
 def forecast_line(account: Account) -> str:
@@ -76,7 +72,7 @@ def _when(time_s: float) -> str:
 COLUMNS: tuple[Column[AttemptFacts], ...] = (
     Column("ATTEMPT", lambda one: one.attempt, right=False),
     Column("JOB", lambda one: one.job, plain, right=False, left_out=3),
-    Column("STATE", lambda one: one.state.value, right=False, style=lambda one: of(one.state)),
+    Column("STATE", lambda one: one.state.value, right=False, style=lambda one: one.state.colour),
     Column("CAUSE", lambda one: plain(one.cause) or None, right=False),
     Column("BEGAN", lambda one: one.begun_s, _when, right=False, left_out=2),
     Column("TOOK", lambda one: one.took_s, duration, right=True),

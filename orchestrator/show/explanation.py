@@ -18,8 +18,8 @@ from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan import packages
 from torusrun.orchestrator.run.state.account import Account, read_account
-from torusrun.orchestrator.run.state.advice import ADVICE
 from torusrun.orchestrator.show.account import time_lines
+from torusrun.orchestrator.show.advice import ADVICE
 from torusrun.orchestrator.show.logs.failures import bad_ends
 from torusrun.orchestrator.show.logs.files import Logs, written_s
 

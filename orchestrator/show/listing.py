@@ -7,27 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.shown.numbers import number, percent, steps, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.colours import of
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import number_of
 from torusrun.orchestrator.run.state.account import Account
-from torusrun.orchestrator.run.state.attention import ORDER
-from torusrun.orchestrator.run.state.pace import duration, short
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.pace import short
+from torusrun.orchestrator.run.state.view import ORDER, View
 from torusrun.orchestrator.show.account import account_lines
 from torusrun.training.counted import counted
-
-if TYPE_CHECKING:
-    from torusrun.orchestrator.run.state.due import Due
-
 
 BEFORE_OTHERS = (State.RUNNING, State.PENDING, State.UNKNOWN)  # the state of a sweep of which a member is in it
 
@@ -95,19 +88,20 @@ def listing(
     *,
     long: bool = False,
     accounts: Mapping[str, Account] | None = None,
-    due: Mapping[str, Due] | None = None,
+    starts: Mapping[str, float] | None = None,
     width: int | None = None,
 ) -> Table[View]:
     """The table of the runs; `long` adds a line with job, grid and folder below each.
 
-    Below a run that is `due`, by the ids of runs, is when it begins and ends. Below a run that has one of the
-    `accounts` are its attempts and its times, in this `width`.
+    Below a run are its estimated start (of time.time()) if `starts` has one, by the ids of runs, and its attempts and
+    times, in this `width`, if `accounts` has them.
     """
-    found, expected = accounts or {}, due or {}
+    found, expected = accounts or {}, starts or {}
 
     def notes(view: View) -> list[str]:
         of_run = account_lines(found[view.run], width) if view.run in found else ()
-        begins = [due_line(expected[view.run], view.scheduler)] if view.run in expected else []
+        estimate = f"({plain(view.scheduler)}'s estimate)"
+        begins = [f"starts about {_minute(expected[view.run])} {estimate}"] if view.run in expected else []
         return [*([_details(view)] if long else []), *begins, *_notes(view), *of_run]
 
     return Table(COLUMNS, views, notes)
@@ -146,17 +140,6 @@ def _notes(view: View) -> list[str]:
     return [*remarks, *left_out, *(f"damaged: {plain(text)}" for text in view.damaged)]
 
 
-def due_line(due: Due, scheduler: str) -> str:
-    """'starts about 2026-11-24 12:00 (slurm's estimate), done about 14:20 (predicted: 2.3 h)', for example."""
-    line = f"starts about {_minute(due.starts_s)} ({plain(scheduler)}'s estimate)"
-    if due.left_s is None:
-        return line
-    predicted = f"(predicted: {duration(due.left_s)})"
-    if due.attempts and due.attempts > 1:
-        return f"{line}, and needs {due.attempts} attempts by its time limit {predicted}"
-    return f"{line}, done about {_minute(due.starts_s + due.left_s)} {predicted}"
-
-
 def _minute(time_s: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
@@ -170,7 +153,7 @@ def _details(view: View) -> str:
     return plain(f"{begun}, {grid}{where}{without}, {view.folder}")
 
 
-STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: of(view.state))
+STATE: Column[View] = Column("STATE", lambda view: view.state.value, right=False, style=lambda view: view.state.colour)
 STEP: Column[View] = Column("STEP", lambda view: steps(view.step, view.total_steps), right=True, left_out=5)
 ETA: Column[View] = Column("ETA", lambda view: view.eta_s, short, right=True, left_out=4)
 RESULT: Column[View] = Column("LOSS/ACC", result, right=True, left_out=1)

@@ -14,8 +14,8 @@ from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.place.hosts.hostlist import number_ranges
 from torusrun.orchestrator.place.hosts.model import Cluster
 from torusrun.orchestrator.place.placement.arrange import Arrangement
+from torusrun.orchestrator.place.placement.fabric import LinkLoad, Loads, loads
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.place.placement.load import LinkLoad, Loads, loads
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.training.counted import counted
 

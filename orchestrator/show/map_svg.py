@@ -8,8 +8,8 @@ from functools import cached_property
 from math import ceil, hypot, sqrt
 
 from torusrun.orchestrator.base.shown import svg
+from torusrun.orchestrator.place.placement.fabric import LinkLoad
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.place.placement.load import LinkLoad
 from torusrun.orchestrator.show.map import UNIT, Map, Order, link_name, unit_ms
 
 WIDTH, HEIGHT, MOST_HEIGHT = 360, 440, 640  # of one order; the most if nodes would be smaller than SEEN else

@@ -1,9 +1,8 @@
-"""Where a run comes from, in one screen: code, image, versions, hosts, settings, command line and forecast."""
+"""Where a run comes from, in one screen: code, image, versions, hosts, settings and forecast."""
 
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -45,7 +44,6 @@ class RunOrigin:
         facts, view = self.facts, self.facts.view
         yield "run", view.run
         yield "state", facts.shown(f"{view.state.value}: {view.reason}" if view.reason else view.state.value)
-        yield "command line", facts.shown(self._command_line)
         yield "reproduces", self._original
         for name, text in overview(facts):
             yield name, facts.shown(text)
@@ -89,11 +87,6 @@ class RunOrigin:
         if isinstance(value, (list, tuple)):
             return [self._shown(item) for item in value]
         return {key: self._shown(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-    @property
-    def _command_line(self) -> str:
-        words = self.facts.provenance.get("command_line")
-        return shlex.join(["torusrun", *map(str, words)]) if isinstance(words, list) else ""
 
     @property
     def _original(self) -> str:

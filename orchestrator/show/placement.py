@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.shown.numbers import ms
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.place.hosts.hostlist import fold
 from torusrun.orchestrator.place.hosts.model import Cluster
-from torusrun.orchestrator.place.placement import compare
+from torusrun.orchestrator.place.placement import choose
 from torusrun.orchestrator.place.placement.arrange import Arrangement
 from torusrun.orchestrator.place.placement.binding import bindings
 from torusrun.orchestrator.place.placement.choose import Choice
@@ -34,7 +34,7 @@ class Outlook:
     plan: Plan
     hosts: ExpectedHosts  # of which the plan may use a part
     arrangement: Arrangement
-    compared: tuple[compare.OrderRow, ...]
+    compared: tuple[choose.OrderRow, ...]
     grids: tuple[Choice, ...]
     summed: str
 
@@ -100,16 +100,16 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
         plan,
         on,
         arrangement,
-        tuple(compare.rows(arrangement, known, charge.size_bytes, charge.backend, plan.run.train.sync)),
+        tuple(choose.rows(arrangement, known, charge.size_bytes, charge.backend, plan.run.train.sync)),
         grids,
         summed(plan),
     )
 
 
-def _orders(rows: Sequence[compare.OrderRow]) -> Table[compare.OrderRow]:
+def _orders(rows: Sequence[choose.OrderRow]) -> Table[choose.OrderRow]:
     """The all-reduce in each order, the load of its hottest link, and the ratio to the first row."""
     ours_s = rows[0].all_reduce_s
-    columns: list[Column[compare.OrderRow]] = [
+    columns: list[Column[choose.OrderRow]] = [
         Column("order", lambda row: row.order, key="order"),
         Column("all-reduce ms", lambda row: row.all_reduce_s, ms, key="all_reduce_s"),
         Column("x ours", lambda row: row.all_reduce_s / ours_s if ours_s else 1.0, "{:.2f}".format),
@@ -121,5 +121,5 @@ def _orders(rows: Sequence[compare.OrderRow]) -> Table[compare.OrderRow]:
     return Table(columns, rows, empty="")
 
 
-def _hottest(row: compare.OrderRow) -> str:
+def _hottest(row: choose.OrderRow) -> str:
     return f"{row.largest_s_per_byte * 1e11:.2f} {row.hottest}"

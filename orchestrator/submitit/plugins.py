@@ -20,7 +20,7 @@ from submitit.core import core, plugins, utils
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import safe, which
-from torusrun.orchestrator.base.render.environment import Text, render
+from torusrun.orchestrator.base.templates import Text, render
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.interface import Request

@@ -22,7 +22,7 @@ from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import ArrayFolder, SweepFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers.interface import Request
@@ -63,7 +63,7 @@ def at_work(seen: Sequence[View]) -> AtWork:
             arrays[schedulers.get(view.scheduler).array_of(view.job)] = None
             tasks += 1
         else:
-            jobs = next_job.jobs_of(events, view.attempt)
+            jobs = next_attempt.jobs_of(events, view.attempt)
             singles.append(jobs[-1] if jobs else view.job)
     return AtWork(tuple(arrays), tasks, tuple(singles))
 

@@ -13,17 +13,15 @@ from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts.resume import MayNotResume, next_attempt
 from torusrun.orchestrator.run.folder import index, ledger, settled
-from torusrun.orchestrator.run.folder.alone import alone
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Ended, Refused, Submitted
+from torusrun.orchestrator.run.folder.claim import alone
+from torusrun.orchestrator.run.folder.events import Changes, Ended, Refused, Submitted
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.state import which
-from torusrun.orchestrator.run.state.attention import counts
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import Policy
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts
 from torusrun.orchestrator.sweeps.batches import NOBODY, Batch, MemberAttempt, at_work, batches
 from torusrun.orchestrator.sweeps.submit import submit, without_bad_hosts
 from torusrun.training.counted import counted
@@ -128,7 +126,7 @@ def _make(parts: Sequence[Batch]) -> None:
 
 def _make_attempt(one: MemberAttempt) -> None:
     with alone(one.run):
-        if which.newest_of(one.run) != one.planned.number - 1:
+        if newest_of(one.run) != one.planned.number - 1:
             raise UserError(f"another client has resumed {one.run.run_id} at the same time: resume the sweep again")
         settled.forget([one.run.run_id])
         ledger.append(one.run.ledger, one.event)

@@ -26,7 +26,7 @@ from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.without_bad_nodes import all_without_bad_nodes
-from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sweeps.batches import NOBODY, AtWork, Batch, MemberAttempt, batches
@@ -172,7 +172,7 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
         return job
     with private.umask(part.site.umask):
         jobs.add(one.planned, one.run, asked, job)
-    return next_job.jobs_of(ledger.events(one.run.ledger), one.planned.number)[-1]
+    return next_attempt.jobs_of(ledger.events(one.run.ledger), one.planned.number)[-1]
 
 
 def _not_submitted(attempts: Sequence[MemberAttempt], error: TorusrunError) -> None:

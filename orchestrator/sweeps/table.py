@@ -12,7 +12,6 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.shown.numbers import duration, number, percent, steps, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
-from torusrun.orchestrator.base.terminal.colours import of
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import ledger, metrics
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted
@@ -93,7 +92,7 @@ def table(rows: Sequence[MemberRow]) -> Table[MemberRow]:
         [
             Column("MEMBER", lambda row: row.number, key="member"),
             *map(_setting, keys),
-            Column("STATE", lambda row: row.view.state.value, right=False, style=lambda row: of(row.view.state)),
+            Column("STATE", lambda row: row.view.state.value, right=False, style=lambda row: row.view.state.colour),
             Column("STEP", lambda row: steps(row.view.step, row.view.total_steps), right=True, left_out=2),
             *map(_result, metrics),
         ],

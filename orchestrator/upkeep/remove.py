@@ -8,8 +8,8 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.attempts.cancel import is_unsure
-from torusrun.orchestrator.run.folder import attempt_folders, claim, holders, index, ledger, settled
-from torusrun.orchestrator.run.folder.alone import alone
+from torusrun.orchestrator.run.folder import attempt_folders, claim, index, ledger, settled
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.poll import look, views
@@ -48,7 +48,7 @@ def check_over(run: RunFolder, seen: View, *, force: bool = False) -> None:
         raise UserError(f"{run.run_id} is {seen.state.value}; cancel it first: `torusrun cancel {run.run_id}`")
     alive = {number: claim.held(run.attempt(number)) for number in attempt_folders.attempts(run)}
     if at_work := next((number for number, held in alive.items() if held), 0):
-        who = holders.named(run.attempt(at_work))
+        who = claim.holders(run.attempt(at_work))
         end = f"`torusrun cancel {run.run_id}` ends those of this host"
         raise UserError(f"{run.run_id} has processes that are still at work: {who}; {end}")
     if seen.state is State.LOST and None in alive.values():

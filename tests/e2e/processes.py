@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SUPERVISOR = "torusrun.orchestrator.job.attempt"
+SUPERVISOR = "torusrun.orchestrator.job.supervise"
 
 
 @dataclass(frozen=True)

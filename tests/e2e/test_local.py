@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.places import LONG, ROOT, TWO_RANKS, Local, assert_same_bits, metrics, until, wait_for_step
 from tests.e2e.processes import SUPERVISOR
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 
@@ -60,7 +60,6 @@ def test_the_load_of_a_node_and_a_job_that_vanishes_is_lost_and_never_completed(
     total = int(re.findall(r"MemTotal: +(\d+) kB", Path("/proc/meminfo").read_text())[0]) * 1024
     assert load.memory_total_bytes and load.memory_bytes and load.memory_bytes < load.memory_total_bytes <= total
     assert load.cores == len(os.sched_getaffinity(0)) and load.busy and 0 < load.busy <= 1
-    assert [link.name for link in load.links] == ["lo"] and load.links[0].in_bytes_per_s > 0
     assert {rank.rank for rank in load.ranks} <= {0, 1}, "those that have told by now"
     for rank in load.ranks:
         assert rank.step > 0 and 0 < rank.step_s <= rank.largest_s and rank.waited is not None and 0 <= rank.waited < 1
@@ -117,7 +116,6 @@ def test_a_training_is_reproduced_with_the_same_bits(local: Local) -> None:
     assert again.returncode == 0 and "bit-identical: equal loss, test_loss, accuracy and top5 at" in again.stdout, again
     shown = json.loads(local.torusrun("show", again.stdout.split()[0], "--json").stdout)
     assert shown["reproduces"] == run.name and shown["compared"]["identical"] and shown["state"] == "COMPLETED"
-    assert shown["provenance"]["command_line"] == ["reproduce", run.name, "--wait"]
 
 
 def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(local: Local) -> None:

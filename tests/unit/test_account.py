@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.run.folder.events import Ended, Event, KeptGoing, Refused, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
-from torusrun.orchestrator.run.state.account import CURES, USES, Account, account, mean_step_s
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
+from torusrun.orchestrator.run.state.account import USES, Account, account, mean_step_s
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.show.account import forecast_line
 
@@ -162,29 +162,15 @@ def test_a_run_that_waits_or_computes_now() -> None:
     assert used(attempt(1, 800.0, 900.0, None, Cause.DONE), steps) == {"queue": 100.0, "start": 10.0, "compute": 90.0}
 
 
-def test_the_productive_share_and_the_cure() -> None:
+def test_the_productive_share() -> None:
     found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, State.RUNNING)
     assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
     assert found.as_json()["since_submit"] == 24.0 / 170.0
 
 
-@pytest.mark.parametrize(
-    ("first_s", "again_s", "cure"), [(9000.0, 10.0, ""), (10.0, 250.0, ""), (10.0, 900.0, f"queue: {CURES['queue']}")]
-)
-def test_a_held_allocation_is_advised_for_long_waits_after_the_first_alone(
-    first_s: float, again_s: float, cure: str
-) -> None:
-    second_s = first_s + 50.0
-    events = [
-        *attempt(1, 0.0, first_s, second_s, Cause.KILLED),
-        *attempt(2, second_s, second_s + again_s, second_s + again_s + 50.0, Cause.DONE),
-    ]
-    assert account(events, [], NOW_S, State.RUNNING).cure == cure
-
-
 def test_without_records_there_is_no_account() -> None:
     found = account([], [], NOW_S, State.RUNNING)
-    assert (found.total_s, found.ettr, found.cure) == (0.0, None, "")
+    assert (found.total_s, found.ettr) == (0.0, None)
 
 
 times = st.floats(0, 1000, allow_nan=False)

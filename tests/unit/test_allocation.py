@@ -21,7 +21,6 @@ from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job import inbox, turns
 from torusrun.orchestrator.job.inbox import Inbox
 from torusrun.orchestrator.keys.site import PreflightSettings
-from torusrun.orchestrator.run.attempts import in_hold as verbs_in_hold
 from torusrun.orchestrator.run.attempts.in_hold import find, misfits
 from torusrun.orchestrator.run.attempts.make_hold import held_plan
 from torusrun.orchestrator.run.folder import allocation, ledger
@@ -34,7 +33,8 @@ from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.program.training import configuration
-from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
+from torusrun.orchestrator.run.state import poll
+from torusrun.orchestrator.run.state.depends import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.record import read_record
@@ -361,7 +361,7 @@ def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
 def test_an_allocation_is_found_by_its_name_among_those_that_are_over(
     held: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verbs_in_hold, "look", running)
+    monkeypatch.setattr(poll, "look", running)
     over = make(held.folder.parents[1] / "run.yaml", End(State.COMPLETED, "given back"))
     allocation.make(over, 60.0)
     for word in ("made", "last"):
@@ -379,7 +379,7 @@ def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(
     def unanswered(run: RunFolder) -> View:
         return replace(views([run])[0], state=State.UNKNOWN, reason="squeue did not answer")
 
-    monkeypatch.setattr(verbs_in_hold, "look", unanswered)
+    monkeypatch.setattr(poll, "look", unanswered)
     KeeperState(1, "here", time.time() + 60, 60.0, time.time()).write(held.attempt(1))
     os.utime(held.attempt(1).pulse)
     found = find(held.run_id)

@@ -25,8 +25,7 @@ from torusrun.orchestrator.run.state import poll
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file, note_action
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.traits import Query, Traits, Variables
+from torusrun.orchestrator.schedulers.interface import Query, Request, Scheduler, Traits, Variables
 
 HOUR_S = 3600.0
 NOT_IN_TIME = "sh did not answer within 1.5 s"
@@ -42,7 +41,6 @@ class Noting(Scheduler):
 
     name = "noting"
     variables = Variables("NOTING_JOB")
-    traits = Traits(reports_all_jobs=True)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -31,7 +31,7 @@ SCHEDULERS_COMMANDS = {
     "after_loss_command", "cancel_tasks_command", "leave_out_command", "query_facts",
     "query_hosts", "shell_command",
 }  # fmt: skip
-CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "traits.py")]
+CLIENTS = [ROOT / "orchestrator/schedulers" / name for name in ("client.py", "interface.py")]
 GATEWAY = {"process.module", "process.program", "process.bare_program", "process.script"}
 EXAMPLES = {"tokens.py", "x.py", "annotations.md"}  # of a user, of OCI's specification
 TRACKED = [
@@ -282,7 +282,7 @@ def test_the_document_of_the_architecture_names_every_package() -> None:
 
 
 def test_every_path_that_a_docstring_or_comment_names_exists() -> None:
-    """`job/attempt.py` may be the end of a path. Names of users' files are in EXAMPLES."""
+    """`job/supervise.py` may be the end of a path. Names of users' files are in EXAMPLES."""
     ends = {"/".join(path.parts[at:]) for path in TRACKED for at in range(len(path.parts))}
     gone = []
     for path in (path for path in TRACKED if path.parts[0] in ("orchestrator", "training") and path.suffix == ".py"):

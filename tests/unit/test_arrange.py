@@ -11,10 +11,9 @@ from tests.unit.torus_cases import NODE, cheapest, every, grids, names, problem,
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.model import Cluster, Link
 from torusrun.orchestrator.place.placement.arrange import arrange, solve
-from torusrun.orchestrator.place.placement.bound import cut_bound_s_per_byte
-from torusrun.orchestrator.place.placement.compare import by_switch
-from torusrun.orchestrator.place.placement.fabric import fabric
-from torusrun.orchestrator.place.placement.load import loads
+from torusrun.orchestrator.place.placement.choose import by_switch
+from torusrun.orchestrator.place.placement.fabric import fabric, loads
+from torusrun.orchestrator.place.placement.problem import cut_bound_s_per_byte
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
 

@@ -12,8 +12,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.run import RunSpec, Train
 from torusrun.orchestrator.keys.site import Node, Site
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Ended, Event, Refused, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, changes, derive

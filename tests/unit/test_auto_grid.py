@@ -17,8 +17,7 @@ from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES, choices
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Event, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Event, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, changes, derive, with_former_grid

@@ -19,8 +19,7 @@ from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode, last_choice
 from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
 from torusrun.orchestrator.run.bad_nodes.evidence import suspects
 from torusrun.orchestrator.run.bad_nodes.left_out import LONGEST, LeftOutNodes, choose
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 
 HOUR_S, DAY_S = 3600.0, 86400.0

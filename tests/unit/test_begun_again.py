@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.dependencies import unmet
+from torusrun.orchestrator.run.state.depends import unmet
 from torusrun.orchestrator.run.state.record import read_record
 
 TOLD = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)

@@ -18,15 +18,14 @@ from torusrun.orchestrator.job.verdict import Evidence, verdict
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Submitted
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_errors.last_error import last_error
 from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
 from torusrun.orchestrator.run.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from torusrun.orchestrator.run.program.training import EXIT_CODES
 from torusrun.orchestrator.run.state.outcome import resolve
-from torusrun.orchestrator.schedulers.launchers.launcher import Words
+from torusrun.orchestrator.schedulers.launchers import Words
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 DONE, FAILED, BAD_CONFIG, CUT_OFF, UNSAVED, STOPPED = 0, 1, 2, 69, 74, 75

@@ -12,8 +12,7 @@ from tests.unit.torus_cases import every, names, racks, shuffled
 from torusrun.orchestrator.place.cost.all_reduce import Backend
 from torusrun.orchestrator.place.cost.shapes import shapes
 from torusrun.orchestrator.place.hosts.model import Cluster
-from torusrun.orchestrator.place.placement.arrange import arrange
-from torusrun.orchestrator.place.placement.charge import Charge, cheapest
+from torusrun.orchestrator.place.placement.arrange import Charge, arrange, cheapest
 from torusrun.orchestrator.place.placement.choose import Choice, choices
 from torusrun.orchestrator.place.placement.fabric import fabric
 from torusrun.orchestrator.place.placement.rings import Rings

@@ -26,13 +26,13 @@ from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place as placed
-from torusrun.orchestrator.run.folder import claim, holders, ledger
+from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
 from torusrun.orchestrator.run.folder.events import CancelRequested
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.program.what_runs import Program
-from torusrun.orchestrator.schedulers.launchers import spawn
+from torusrun.orchestrator.schedulers import spawn
 
 HOLDS = """
 import subprocess, sys, time
@@ -204,10 +204,10 @@ def stopped(run: RunFolder, program: str = HOLDS) -> Iterator[list[int]]:
 @pytest.mark.parametrize(("program", "grace_s"), [(HOLDS, 0.0), (IGNORES, 0.3)])
 def test_stopped_processes_of_this_host_are_named_and_ended(run: RunFolder, program: str, grace_s: float) -> None:
     with stopped(run, program) as (wrapper, training):
-        who = holders.named(run.attempt(1))
+        who = claim.holders(run.attempt(1))
         assert f"process {wrapper} on {socket.gethostname()} (stopped)" in who and f"process {training} on" in who
-        assert holders.named(run.attempt(2)) == f"a process that holds the lock of {run.attempt(2).alive}"
-        assert holders.end(run.attempt(1), grace_s) and claim.held(run.attempt(1)) is False
+        assert claim.holders(run.attempt(2)) == f"a process that holds the lock of {run.attempt(2).alive}"
+        assert claim.end_holders(run.attempt(1), grace_s) and claim.held(run.attempt(1)) is False
 
 
 def test_a_process_that_only_looks_whether_an_attempt_lives_is_not_ended(run: RunFolder) -> None:
@@ -215,7 +215,7 @@ def test_a_process_that_only_looks_whether_an_attempt_lives_is_not_ended(run: Ru
     fcntl.flock(lock, fcntl.LOCK_EX)
     looks = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
     os.close(lock)
-    assert not holders.end(run.attempt(1), 0.0) and looks.poll() is None
+    assert not claim.end_holders(run.attempt(1), 0.0) and looks.poll() is None
     looks.kill()
     looks.wait()
 
@@ -242,7 +242,7 @@ def test_ranks_elsewhere_are_named_by_their_records(run: RunFolder) -> None:
     for rank in (0, 1):
         write_json(attempt.rank_start(rank), {"rank": rank, "host": f"n{rank}", "pid": 8, "wrapper": 7})
     write_json(attempt.rank_end(0), {})
-    assert holders.named(attempt) == "rank 1 on n1 (its wrapper is process 7)" and not holders.end(attempt, 0.0)
+    assert claim.holders(attempt) == "rank 1 on n1 (its wrapper is process 7)" and not claim.end_holders(attempt, 0.0)
     os.close(lock)
 
 

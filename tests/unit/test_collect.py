@@ -207,7 +207,6 @@ def test_another_request_does_not_get_what_an_interrupted_one_left(run: RunFolde
         ("attempts/*/job.???", {"attempts/1/job.out", "attempts/1/job.err"}),
         ("checkpoints/last,a.csv", {f"checkpoints/step-00000040/{name}" for name in CHECKPOINT} | {"a.csv"}),
         ("checkpoints/last/manifest.json", {"checkpoints/step-00000040/manifest.json"}),
-        ("checkpoints/best", {f"checkpoints/step-00000020/{name}" for name in CHECKPOINT}),
         ("checkpoints/step-*20", {f"checkpoints/step-00000020/{name}" for name in CHECKPOINT}),
         ("checkpoints/*.txt", {"checkpoints/mine.txt"}),
         ("code/checkpoints", {"code/checkpoints/e.txt"}),
@@ -221,8 +220,6 @@ def test_only_what_the_patterns_choose_is_copied(
         (run.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (run.folder / name).write_text(name)
     (run.folder / "link.csv").symlink_to("a.csv")
-    manifest = run.checkpoints / "step-00000020/manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "accuracy": 0.9}))
     into = tmp_path / "kept"
     assert main(["collect", run.run_id, str(into), "--only", only]) == 0
     assert {name for name in names(into) if (into / name).is_file()} == files
@@ -238,7 +235,6 @@ def test_only_what_the_patterns_choose_is_copied(
         ("a,,b", "names no file"),
         ("", "its value is empty"),
         ("no-such-*,none", "has no file no-such-\\* or none"),
-        ("checkpoints/best", "no checkpoint with an accuracy"),
     ],
 )
 def test_patterns_that_choose_nothing_are_refused(
@@ -250,17 +246,13 @@ def test_patterns_that_choose_nothing_are_refused(
     assert names(tmp_path) == before
 
 
-@pytest.mark.parametrize(("word", "damaged", "chosen"), [("last", 40, 20), ("best", 20, 40), ("last", 0, 0)])
-def test_last_and_best_are_complete_checkpoints(
-    word: str, damaged: int, chosen: int, run: RunFolder, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("damaged", "chosen"), [(40, 20), (0, 0)])
+def test_last_is_a_complete_checkpoint(damaged: int, chosen: int, run: RunFolder, tmp_path: Path) -> None:
     for path in sorted(run.checkpoints.glob("step-*")):
         step = int(path.name.removeprefix("step-"))
-        manifest = path / "manifest.json"
-        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "accuracy": 1 / step}))
         if damaged in (step, 0):
             (path / "state.pt").write_bytes(b"x" * (path / "state.pt").stat().st_size)
-    only = [patterns.parse(f"checkpoints/{word}")]
+    only = [patterns.parse("checkpoints/last")]
     if not chosen:
         with pytest.raises(UserError, match="no complete checkpoint"):
             collect(run, tmp_path / "kept", "none", only=only)

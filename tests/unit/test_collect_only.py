@@ -139,7 +139,6 @@ FOLDER_ENTRY = {"name": "d", "kind": "folder", "mode": 0o755}
         ),
         ("attempts/1/logs", [{**FOLDER_ENTRY, "name": "bin"}], "was not asked for"),
         ("checkpoints/last", [{"name": "checkpoints/.profile"}], "hidden files are not copied"),
-        ("checkpoints/best", [{"name": "train.py"}], "was not asked for"),
     ],
 )
 def test_a_login_node_does_not_choose_what_is_written(

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.torus_cases import names, racks
-from torusrun.orchestrator.place.cost import double_tree, nccl, regular
+from torusrun.orchestrator.place.cost import nccl, phases, regular
 from torusrun.orchestrator.place.cost.algorithms import cost_of
 from torusrun.orchestrator.place.cost.all_reduce import Backend
-from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.place.cost.regular import Level, Network
 from torusrun.orchestrator.place.cost.shapes import divisors, shapes
 from torusrun.orchestrator.place.hosts.model import Cluster, Host, Link, NodeType, Switch
 from torusrun.orchestrator.place.placement.arrange import arrange
@@ -80,7 +80,7 @@ def test_halves_are_rings_and_small_messages_go_by_ll() -> None:
 
 def test_the_double_tree_is_that_of_nccl() -> None:
     """As drawn in NCCL's trees.cc for 14 ranks, of which the second tree is the mirror."""
-    found = double_tree.edges(14)
+    found = phases.edges(14)
     assert set(found[:13]) == {
         (1, 2), (2, 4), (3, 2), (4, 8), (5, 6), (6, 4), (7, 6), (8, 0), (9, 10), (10, 12), (11, 10), (12, 8), (13, 12)
     }  # fmt: skip
@@ -89,7 +89,7 @@ def test_the_double_tree_is_that_of_nccl() -> None:
 
 @given(st.integers(1, 200))
 def test_no_node_is_inner_in_both_trees(nodes: int) -> None:
-    found = double_tree.edges(nodes)
+    found = phases.edges(nodes)
     half = len(found) // 2
     for tree in (found[:half], found[half:]):
         assert len({child for child, _ in tree}) == nodes - 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base import signals
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP]
 
@@ -27,7 +27,7 @@ def send(number: signal.Signals) -> None:
 def test_the_first_signal_ends_the_block_and_later_ones_let_it_clean_up(number: signal.Signals) -> None:
     cleaned = False
     before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as ended, ending.in_order():
+    with pytest.raises(SystemExit) as ended, signals.in_order():
         try:
             send(number)
         finally:
@@ -40,10 +40,10 @@ def test_the_first_signal_ends_the_block_and_later_ones_let_it_clean_up(number: 
 
 def test_what_nohup_ignores_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with ending.in_order():
+    with signals.in_order():
         send(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    with pytest.raises(SystemExit), ending.in_order():
+    with pytest.raises(SystemExit), signals.in_order():
         send(signal.SIGTERM)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
@@ -53,7 +53,7 @@ def test_another_thread_changes_nothing() -> None:
     seen = list[object]()
 
     def look() -> None:
-        with ending.in_order():
+        with signals.in_order():
             seen.extend(signal.getsignal(number) for number in SIGNALS)
 
     thread = threading.Thread(target=look)

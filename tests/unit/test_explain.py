@@ -17,13 +17,12 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitting
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.advice import ADVICE
 from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.show.advice import ADVICE
 
 PLACED = place(Grid((2, 2)), ["n1", "n2"], 2)
 TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>']

@@ -30,7 +30,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.schedulers.launchers import spawn
+from torusrun.orchestrator.schedulers import spawn
 
 FULL = "the disk that holds the run is full: free space and resume"
 

@@ -233,14 +233,6 @@ def test_missing_hosts_are_an_error(environment: dict[str, str], says: str) -> N
         ENGINE.hosts(environment, "login")
 
 
-@pytest.mark.parametrize(
-    ("slots", "hosts", "short"), [("16", "4", True), ("160", "4", False), ("4", "4", False), ("", "", False)]
-)
-def test_fewer_slots_than_cores_are_reported(slots: str, hosts: str, short: bool) -> None:
-    said = ENGINE.shortfall({"NSLOTS": slots, "NHOSTS": hosts}, 160)
-    assert ("gave 16 slots, and the ranks use 160 cores" in said) is short
-
-
 @pytest.mark.parametrize(("h_rt", "seconds"), [("86400", 86400.0), ("24:0:0", 86400.0), ("INFINITY", None)])
 def test_a_limit_of_a_queue_in_plain_digits_is_seconds(h_rt: str, seconds: float | None) -> None:
     (queue,) = facts.queues([{"qname": "all.q", "h_rt": h_rt}], {})

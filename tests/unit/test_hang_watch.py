@@ -30,9 +30,8 @@ from torusrun.orchestrator.job.hangs.patience import Symptom
 from torusrun.orchestrator.job.load.step_times import BeatFile
 from torusrun.orchestrator.place.placement.mapping import Grid, place
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.at_work import Beat, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.events import Started
-from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan, plan

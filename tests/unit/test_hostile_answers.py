@@ -40,7 +40,7 @@ ACCOUNT = account([Submitting(1, "a-1", time_s=1.0), Started(1, "7", ("n1",), ti
 MOST_PROGRAMS = 6
 DETAILS = {**asdict(DETAIL), "nodes": [asdict(node(0)), asdict(node(1)), *map(asdict, DETAIL.nodes)]}
 RIGHT: dict[str, Any] = {
-    "status": {"schema": 1, "runs": [{**VIEW, "account": ACCOUNT.as_json(), "due": {"starts_s": 5.0}}]},
+    "status": {"schema": 1, "runs": [{**VIEW, "account": ACCOUNT.as_json(), "starts_s": 5.0}]},
     "show": {"run": "a-1", "code": {"commit": "c"}},
     "sweep": {"members": [{"settings": {"a": "1"}, "results": {"loss": 0.5}}]},
     "plan": "fits",

@@ -24,7 +24,7 @@ from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import plan
-from torusrun.orchestrator.schedulers.traits import Reach
+from torusrun.orchestrator.schedulers.interface import Reach
 from torusrun.training.checkpoint import writer
 
 SUPERVISOR = """

@@ -14,11 +14,10 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.attempts import bad_hosts
 from torusrun.orchestrator.run.bad_nodes import noted
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import Ended, JobAdded, KeptGoing, NoMoreJobs, Started, Submitted
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
@@ -76,8 +75,8 @@ def test_each_job_begins_after_any_end_of_the_one_before_and_has_a_name_of_its_o
     later = [f"--job-name={run.run_id}.1.{n} --dependency=afterany:{n}" for n in (1, 2, 3)]
     assert cluster.asked == [f"--parsable {words} {script}".replace("  ", " ") for words in ("", *later)]
     events = ledger.events(run.ledger)
-    assert next_job.jobs_of(events, 1) == ("1", "2", "3", "4") and not next_job.lacks_jobs(events, 1)
-    assert next_job.later_jobs(events, 1, "3") == ("4",) and next_job.later_jobs(events, 1, "4") == ()
+    assert next_attempt.jobs_of(events, 1) == ("1", "2", "3", "4") and not next_attempt.lacks_jobs(events, 1)
+    assert next_attempt.later_jobs(events, 1, "3") == ("4",) and next_attempt.later_jobs(events, 1, "4") == ()
 
 
 def test_a_scheduler_that_takes_only_some_of_the_jobs_leaves_the_run_with_fewer(
@@ -88,7 +87,7 @@ def test_a_scheduler_that_takes_only_some_of_the_jobs_leaves_the_run_with_fewer(
     assert "2 of 4 jobs submitted, and no more: " in (said := capsys.readouterr().err) and "too many jobs" in said
     events = ledger.events(run.ledger)
     assert len(cluster.asked) == 3, "after a refusal nothing more is submitted"
-    assert next_job.jobs_of(events, 1) == ("1", "2") and not next_job.lacks_jobs(events, 1)
+    assert next_attempt.jobs_of(events, 1) == ("1", "2") and not next_attempt.lacks_jobs(events, 1)
     cluster.allow(0)
     assert main(["submit", str(cluster.home / "run.yaml")]) == 3 and len([*(cluster.home / "runs").iterdir()]) == 1
 
@@ -145,7 +144,7 @@ def test_a_job_whose_answer_was_lost_is_found_by_its_name_and_none_is_submitted_
     views([run], time.time() + LATER_S, fresh=True)
     views([run], time.time() + LATER_S, fresh=True)
     events = ledger.events(run.ledger)
-    assert next_job.jobs_of(events, 1) == jobs and not next_job.lacks_jobs(events, 1)
+    assert next_attempt.jobs_of(events, 1) == jobs and not next_attempt.lacks_jobs(events, 1)
     assert (ledger.last(events, NoMoreJobs, 1) is None) == bool(found) and len(cluster.asked) == 4
     assert [event.looked_up for event in events if isinstance(event, JobAdded)][2:] == [True] * bool(found)
 
@@ -162,7 +161,7 @@ def test_hosts_that_turn_bad_are_left_out_of_each_later_job(cluster: Cluster) ->
     cluster.program("sinfo", 'for n in 1 2 3 4; do echo "main*|n$n"; done')
     cluster.program("scontrol", f'echo "$*" >> "{cluster.home}/changed"')
     noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4"})
-    bad_hosts.leave_out(run, 1, next_job.later_jobs(ledger.events(run.ledger), 1, "2"), None)
+    bad_hosts.leave_out(run, 1, next_attempt.later_jobs(ledger.events(run.ledger), 1, "2"), None)
     changed = (cluster.home / "changed").read_text().splitlines()
     assert changed == [f"update JobId={job} ExcNodeList=n3" for job in (3, 4)]
 
@@ -180,6 +179,6 @@ def test_jobs_of_an_array_are_one_job_and_those_of_this_machine_have_no_site_key
     run = cluster.submit()
     assert "#SBATCH --array=0-3%1" in run.attempt(1).script.read_text()
     events = ledger.events(run.ledger)
-    assert next_job.jobs_of(events, 1) == ("1",) and not next_job.lacks_jobs(events, 1)
+    assert next_attempt.jobs_of(events, 1) == ("1",) and not next_attempt.lacks_jobs(events, 1)
     assert ledger.last(events, Submitted, 1) and '"in_turn"' not in run.ledger.read_text()
     assert json.loads(run.plan.read_text())["site"].get("attempts_by", "array") == "array"

@@ -33,10 +33,9 @@ from torusrun.orchestrator.run.attempts import keep_going as attempts
 from torusrun.orchestrator.run.attempts.keep_going import Here, next_step
 from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import claim, ledger
-from torusrun.orchestrator.run.folder.alone import alone
-from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image.recorded import Image

@@ -17,7 +17,7 @@ from torusrun.orchestrator.job.start.launch_order import fabric
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.schedulers import launchers, remote_shell
-from torusrun.orchestrator.schedulers.launchers.launcher import Launch, Pmi
+from torusrun.orchestrator.schedulers.launchers import Launch, Pmi
 
 OPEN_MPI = {4: "mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", 5: "mpirun (Open MPI) 5.0.11\n\nReport bugs to ..."}
 MPICH = "HYDRA build details:\n    Version:                                 4.0.2\n"

@@ -15,9 +15,9 @@ from torusrun.orchestrator.base import private, whole_lines
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import events, ledger
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
+    Changes,
     Ended,
     Event,
     Refused,

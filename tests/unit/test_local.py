@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.local.scheduler import Local
-from torusrun.orchestrator.schedulers.local.sessions import found, job_id_of
+from torusrun.orchestrator.schedulers.local.sessions import job_id_of, states
 
 NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path("job.err"))
 
@@ -104,7 +104,7 @@ def test_a_job_lives_as_long_as_any_process_of_its_session(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["a)\nb", "\n", ") S 1 1 1", "a\n1 (b) S 1 1"])
 def test_a_process_may_have_any_name(name: str) -> None:
     rest = "S 1 7 7 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 55 66 77"
-    assert found(f"7 ({name}) {rest}\n8 (sleep) {rest}\n", ["7.55"])["7.55"].state is State.RUNNING
+    assert states(f"7 ({name}) {rest}\n8 (sleep) {rest}\n".splitlines(), ["7.55"])["7.55"].state is State.RUNNING
 
 
 def test_a_job_that_did_not_start_is_an_error() -> None:

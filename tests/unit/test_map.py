@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from torusrun.orchestrator.place.hosts.model import Cluster, Link, NodeType
-from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, NodeType, Tree, cluster_of
 from torusrun.orchestrator.place.placement.arrange import arrange
 from torusrun.orchestrator.show import map_svg
 from torusrun.orchestrator.show.map import MOST_LINKS, Map, map_of, unit_ms

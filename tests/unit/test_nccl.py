@@ -16,8 +16,8 @@ from torusrun.orchestrator.forecast.networks import network
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.place.cost import nccl, regular
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime
-from torusrun.orchestrator.place.cost.links import Level, Network
 from torusrun.orchestrator.place.cost.phases import PhaseLinks
+from torusrun.orchestrator.place.cost.regular import Level, Network
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
 from torusrun.orchestrator.schedulers.topology import on_one_switch

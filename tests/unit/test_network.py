@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import State, Status
-from torusrun.orchestrator.job.nccl_network import HEAD_BYTES, NetworkWatch, chosen
+from torusrun.orchestrator.job.relay import HEAD_BYTES, NetworkWatch, chosen
 from torusrun.orchestrator.job.start.launch_order import told_network
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import NetworkChosen, Started, Submitting
@@ -28,24 +28,12 @@ dgxh100-4:460770:460842 [0] NCCL INFO Using network IB
 """  # noqa: E501
 # NVIDIA/nccl issue 1357.
 PLUGIN = "qh100-gpu19:49355:49414 [1] NCCL INFO Using network IBext\n"
-# Mellanox/nv_peer_memory issue 56, NCCL 2.4.7: the first line is of every run, whatever its network.
-OLD_IB = """master_node:20:289 [0] NCCL INFO NET/Socket : Using [0]ib0:192.168.11.1<0>
-master_node:20:289 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so).
-master_node:20:289 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 0.
-master_node:20:289 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB ib0:192.168.11.1<0>
-"""
-# NVIDIA/nccl issue 367, NCCL 2.4.
-OLD_SOCKET = """26a46eb2b1d3:111329:111329 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so).
-
-26a46eb2b1d3:111329:111329 [0] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]
-26a46eb2b1d3:111329:111329 [0] NCCL INFO NET/Socket : Using [0]eth0:172.17.0.2<0>
-"""
 
 
 @pytest.mark.parametrize(
     ("said", "network"),
-    [(SOCKET, "Socket"), (IB, "IB"), (PLUGIN, "IBext"), (OLD_IB, "IB"), (OLD_SOCKET, "Socket"), ("", None)],
-    ids=["sockets", "InfiniBand", "a plug-in", "InfiniBand, old", "sockets, old", "nothing"],
+    [(SOCKET, "Socket"), (IB, "IB"), (PLUGIN, "IBext"), ("", None)],
+    ids=["sockets", "InfiniBand", "a plug-in", "nothing"],
 )
 def test_the_network_is_what_nccl_says(said: str, network: str | None) -> None:
     assert chosen(said) == network
@@ -53,7 +41,6 @@ def test_the_network_is_what_nccl_says(said: str, network: str | None) -> None:
 
 
 def test_nothing_is_concluded_before_nccl_has_chosen() -> None:
-    assert chosen(OLD_IB.splitlines()[0]) is None
     assert chosen("\n".join(SOCKET.splitlines()[:3])) is None
 
 

@@ -10,6 +10,7 @@ import resource
 import secrets
 import shutil
 import socket
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,11 @@ from hypothesis import strategies as st
 
 from tests.unit.clock import Clock
 from tests.waiting import until
-from torusrun.orchestrator.job.load import cores, gpus, interfaces, monitor
-from torusrun.orchestrator.job.load.monitor import Look, Monitor, Watched, look
+from torusrun.orchestrator.job.load import gpus, monitor
+from torusrun.orchestrator.job.load.monitor import Look, Monitor, look
 from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold
 from torusrun.orchestrator.job.ranks.beginning import LeftBehind
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.files import job_memory
 from torusrun.training.reporting import heartbeat
@@ -32,7 +33,7 @@ RECORDED = Path(__file__).parent / "recorded" / "load"
 MEMINFO_TOTAL, MEMINFO_AVAILABLE = 24684084 * 1024, 21629804 * 1024
 TOKEN = secrets.token_hex(32)
 LOAD = NodeLoad(
-    1000.5, 5.0, 4, 0.5, 1.25, 1e9, 2e9, (NetworkLoad("ib0", 1.0, 2.0),),
+    1000.5, 5.0, 4, 0.5, 1e9, 2e9,
     (GpuLoad(0, 0.9, 1e9, 2e9, 250.0), GpuLoad(1)),
     (RankSteps(0, 999.0, 120, 0.5, 0.7, 0.25), RankSteps(1, 999.0, 120, 0.5, 0.7)),
 )  # fmt: skip
@@ -46,14 +47,13 @@ def node(tmp_path: Path) -> Path:
 
 def test_the_share_of_time_in_which_the_cores_of_a_job_worked() -> None:
     stat = (RECORDED / "proc/stat").read_text()
-    second = cores.cpu_time(stat, {1})
-    assert second == cores.CpuTime(
+    second = monitor.cpu_time(stat, {1})
+    assert second == monitor.CpuTime(
         34477 + 79644 + 114141 + 1042 + 144, 34477 + 79644 + 114141 + 105680 + 604 + 1042 + 144
     )
-    assert cores.cpu_time(stat, {0, 1}).all == cores.cpu_time(stat, {0}).all + second.all
-    assert cores.CpuTime(130, 400).share(cores.CpuTime(100, 300)) == 0.3
+    assert monitor.cpu_time(stat, {0, 1}).all == monitor.cpu_time(stat, {0}).all + second.all
+    assert monitor.CpuTime(130, 400).share(monitor.CpuTime(100, 300)) == 0.3
     assert second.share(second) is None
-    assert cores.load_average((RECORDED / "proc/loadavg").read_text()) > 0
 
 
 def test_memory_is_that_of_the_group_with_the_lowest_limit(node: Path) -> None:
@@ -83,35 +83,6 @@ def test_memory_of_groups_that_are_mounted_from_within(node: Path) -> None:
     assert job_memory.memory(node)[1] == 536870912
 
 
-def test_the_network_that_a_job_uses(node: Path) -> None:
-    known = interfaces.counters("lo", (), node)
-    assert list(known) == ["lo"] and known["lo"][0] == known["lo"][1] > 10_000_000_000
-    assert list(interfaces.counters(None, (), node)) == ["eth0"], "the interface of the default route"
-    (node / "proc/net/route").write_text("Iface\tDestination\n")
-    assert interfaces.counters(None, (), node) == {}
-    (node / "sys/class/net/eth0/device").mkdir(parents=True)
-    assert list(interfaces.counters(None, (), node)) == ["eth0"], "the card"
-
-
-def test_infiniband_counts_words_and_replaces_ip_over_it(node: Path) -> None:
-    for adapter, port in (("mlx5_0", 1), ("mlx5_0", 2), ("mlx5_1", 1)):
-        counters = node / f"sys/class/infiniband/{adapter}/ports/{port}/counters"
-        counters.mkdir(parents=True)
-        (counters / "port_rcv_data").write_text("1000\n")
-        (counters / "port_xmit_data").write_text("10\n")
-    assert interfaces.infiniband([], node) == {"mlx5_0": (4000, 40), "mlx5_0:2": (4000, 40), "mlx5_1": (4000, 40)}
-    assert list(interfaces.counters("eth0", ["mlx5_1"], node)) == ["eth0", "mlx5_1"]
-    assert list(interfaces.infiniband(["mlx5_0:2", "mlx5_1:1"], node)) == ["mlx5_0:2", "mlx5_1"]
-    (node / "sys/class/net/eth0").mkdir(parents=True)
-    (node / "sys/class/net/eth0/type").write_text("32\n")
-    assert list(interfaces.counters("eth0", ["mlx5_1"], node)) == ["mlx5_1"]
-
-
-def test_rates_of_counters_and_none_of_one_that_began_again() -> None:
-    before, now = {"a": (0, 100), "b": (50, 50)}, {"a": (1000, 300), "b": (0, 60), "c": (1, 1)}
-    assert interfaces.rates(before, now, 2.0) == [NetworkLoad("a", 500, 100)]
-
-
 def test_gpus_as_nvidia_smi_reports_them() -> None:
     seven = gpus.gpus((RECORDED / "nvidia-smi.seven.csv").read_text())
     assert seven[4] == GpuLoad(4, 0.0, 360 * 2**20, 16384 * 2**20, 31.07) and len(seven) == 7
@@ -132,9 +103,7 @@ def test_nvidia_smi_is_asked_about_the_gpus_of_the_job() -> None:
 
 
 def test_a_look_at_a_node_without_a_result(tmp_path: Path) -> None:
-    found = monitor.look(Watched({0}, (), None, ()), tmp_path)
-    assert (found.cpu, found.load, found.memory, found.network) == (None,) * 4
-    assert set(monitor.means(found, found).values()) == {None, ()}
+    assert monitor.look({0}, tmp_path) == Look(None, None)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -146,10 +115,8 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"cores": 1.5}, {"cores": None}, {"busy": "1"}, {"busy": float("nan")}, {"busy": True}, {"load": -1},
-        {"load": 1e300}, {"gpus": {}}, {"gpus": [1]}, {"gpus": [{}]}, {"ranks": [{}] * 5000},
-        {"links": [{"name": 7, "in_bytes_per_s": 1, "out_bytes_per_s": 1}]},
-        {"links": [{"name": "x" * 65, "in_bytes_per_s": 1, "out_bytes_per_s": 1}]},
+        {"cores": 1.5}, {"cores": None}, {"busy": "1"}, {"busy": float("nan")}, {"busy": True}, {"busy": -1},
+        {"busy": 1e300}, {"gpus": {}}, {"gpus": [1]}, {"gpus": [{}]}, {"ranks": [{}] * 5000},
     ],
     ids=str,
 )  # fmt: skip
@@ -254,8 +221,7 @@ def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypat
     attempt = RunFolder(tmp_path).attempt(1)
     attempt.ranks.mkdir(parents=True)
     attempt.config.write_text(json.dumps({"token": TOKEN}))
-    watched = Watched(os.sched_getaffinity(0), [0, 1], "lo", ())
-    with Monitor(attempt, 0, 1, watched) as running:
+    with Monitor(attempt, [0, 1], 1, os.sched_getaffinity(0)) as running:
 
         def with_steps() -> NodeLoad | None:
             StepTimes(1, TOKEN).add(7, 1, 0.5, 0.25)
@@ -264,8 +230,8 @@ def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypat
 
         load = until(with_steps, "a record with the steps of a rank")
     assert not running._thread.is_alive()
-    assert load.cores == len(os.sched_getaffinity(0)) and load.memory_total_bytes and load.load is not None
-    assert [link.name for link in load.links] == ["lo"] and [rank.rank for rank in load.ranks] == [1]
+    assert load.cores == len(os.sched_getaffinity(0)) and load.memory_total_bytes
+    assert [rank.rank for rank in load.ranks] == [1]
     assert not list(attempt.ranks.glob(".*")), "nothing may be left half-written"
 
 
@@ -274,13 +240,13 @@ def test_a_disk_that_takes_nothing_ends_nothing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(monitor, "FIRST_S", 0.01)
     looks: list[Look] = []
 
-    def counted(watched: Watched) -> Look:
-        looks.append(look(watched))
+    def counted(cores: Collection[int]) -> Look:
+        looks.append(look(cores))
         return looks[-1]
 
     monkeypatch.setattr(monitor, "look", counted)
     attempt = RunFolder(tmp_path).attempt(1)  # its folder is not there
-    with Monitor(attempt, 0, 1, Watched({0}, [0], "lo", ())):
+    with Monitor(attempt, [0], 1, {0}):
         until(lambda: len(looks) > 3, "records that cannot be written")
         attempt.ranks.mkdir(parents=True)
         until(attempt.node_load(0).exists, "the record, once it can be written")
@@ -308,7 +274,7 @@ def test_attempts_in_one_process_leave_no_descriptors(tmp_path: Path) -> None:
     """The keeper of a held allocation stays for all attempts."""
 
     def both() -> None:
-        monitor = Monitor(RunFolder(tmp_path).attempt(1), 0, 1, Watched({0}, [0], "lo", ()))
+        monitor = Monitor(RunFolder(tmp_path).attempt(1), [0], 1, {0})
         with monitor:
             pass
         monitor._thread.join(20.0)

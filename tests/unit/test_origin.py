@@ -1,22 +1,20 @@
-"""`torusrun show`, the command line that it shows, and the forecast beside what a run took."""
+"""`torusrun show`, and the forecast beside what a run took."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.unit.run_folders import STEPS, make, write_specs
-from torusrun.orchestrator.base import command_line
 from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast, read
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast, read_forecast
 from torusrun.orchestrator.run.plan.forecast import forecast_at_submit, forecast_of
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.reporting.metrics import Metrics
@@ -36,7 +34,7 @@ def run(home: Path) -> RunFolder:
     spec = write_specs(home)
     spec.write_text(f"{spec.read_text()}env: {{TOKEN: planted-4711}}\n")
     made = make(spec, DONE)
-    known(made, command_line=["submit", "my run.yaml"], git={"commit": "a" * 40, "dirty": True, "untracked": ["x"]})
+    known(made, git={"commit": "a" * 40, "dirty": True, "untracked": ["x"]})
     write_text(made.code_diff, "+planted-4711\n", secret=True)
     return made
 
@@ -51,7 +49,6 @@ def show(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 def test_one_screen_has_all_that_made_the_run(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     Metrics(run.metrics, 1).write("start", step=0, torch="2.13.0", device="cuda", cuda="12.8", nccl="2.27.3")
     rows = show(run, capsys)
-    assert rows["command line"] == "torusrun submit 'my run.yaml'"
     changed = "with changes, which are in code.diff of the run folder, 1 untracked file"
     assert rows["code"] == f"commit {'a' * 40}, {changed}"
     assert rows["changes"] == str(run.code_diff) and rows["hosts"] == "here" and rows["grid"] == "2x2"
@@ -107,7 +104,7 @@ def test_the_forecast_is_shown_beside_what_the_run_took(run: RunFolder, capsys: 
 @pytest.mark.parametrize("damage", [{}, {"total_s": "x"}, {**asdict(FORECAST), "total_s": -1.0}, [1], None])
 def test_a_damaged_forecast_is_none(damage: object, run: RunFolder) -> None:
     known(run, forecast=damage)
-    assert read(run) is None
+    assert read_forecast(run) is None
 
 
 def test_the_kept_forecast_is_what_predict_says(home: Path) -> None:
@@ -117,22 +114,3 @@ def test_the_kept_forecast_is_what_predict_says(home: Path) -> None:
     assert found.assumptions and found.steps > 0
     assert forecast_at_submit(plan(EXAMPLES / "digits.yaml")) is None, "its rate on this machine is not known"
     assert forecast_at_submit(plan(EXAMPLES / "racks/run.yaml", site="abci-v", settings=["account=x"])) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
-        ("submit run.yaml --set train.epochs=2 -q", "submit run.yaml --set train.epochs=2 -q"),
-        ("submit r --set env.A=s3cret --set=env.B=s3cret", "submit r --set env.A=... --set=env.B=..."),
-        ("submit r --set 'env={A: s3cret}' --sweep env.A=s3cret,b", "submit r --set env=... --sweep env.A=..."),
-        ("submit r --set 'setup=[export A=s3cret]'", "submit r --set setup=..."),
-        ("submit r --set 'sweep={env.A: [s3cret]}'", "submit r --set sweep=..."),
-        ("run --env A=s3cret --env=B=s3cret -- sh s3cret", "run --env A=... --env=B=... -- ..."),
-        ("run --en 'A=s3cret\ns3cret' --e=B=s3cret", "run --en A=... --e=B=..."),
-    ],
-)
-def test_the_command_line_is_kept_without_values_that_may_be_secret(words: str, shown: str) -> None:
-    command_line.note(shlex.split(words))
-    assert command_line.shown() == shown.split()
-    command_line.note([])
-    assert command_line.shown() == []

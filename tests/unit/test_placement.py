@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.start.launch_order import fabric
 from torusrun.orchestrator.place.hosts.hostlist import expand
-from torusrun.orchestrator.place.hosts.same_host import without
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host, without
 from torusrun.orchestrator.place.placement.grid import Grid, asked
 from torusrun.orchestrator.place.placement.mapping import Placement, misplaced, place
 from torusrun.training.meeting.addresses import _towards_others

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.job.wire.connection import Connection, Frame
-from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
+from torusrun.orchestrator.job.connection import CALLING, Connection, Frame, Proofs
 from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, hear, say
 from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
 from torusrun.orchestrator.nodes.preflight.preflight import passed
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder

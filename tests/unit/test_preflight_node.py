@@ -23,7 +23,7 @@ from torusrun.orchestrator.run.folder.node_findings import (
     NodeFindings,
     PreflightRecord,
 )
-from torusrun.orchestrator.run.state.advice import ADVICE
+from torusrun.orchestrator.show.advice import ADVICE
 from torusrun.training.meeting.addresses import listen
 
 RECORDED = Path(__file__).parent / "recorded" / "preflight"

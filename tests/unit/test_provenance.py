@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.user import user_name
 from torusrun.orchestrator.run.folder import checkout as checkout_of
 from torusrun.orchestrator.run.folder import provenance
 

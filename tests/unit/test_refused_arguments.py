@@ -59,7 +59,7 @@ REFUSED = {
     "tail last": "did you mean 'logs'?",
     "zzz": "there is no verb 'zzz' (verbs: run, submit,",
     "show last~1": "last~1: you have 1 run; `torusrun status` lists your runs",
-    "show gone:last": "gone~0: 'gone' begins the ids of 0 runs",
+    "show gone~0": "gone~0: 'gone' begins the ids of 0 runs",
     "submit RUN --set keep_going=true": "keep_going must be keys and values, as in keep_going: {attempts: 3}, not the",
     "submit RUN --set env=A=1": "'env' must be keys and values, as in env: {NAME: value}, not the value 'A=1'",
     "show last last": "show: 'last' is one argument too many",

@@ -21,8 +21,8 @@ from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.run.folder import ledger
+from torusrun.orchestrator.run.folder.at_work import NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.secret_forms import REMOVED

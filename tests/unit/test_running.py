@@ -21,8 +21,7 @@ from torusrun.orchestrator.job import running
 from torusrun.orchestrator.job.hangs import hang_watch
 from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.place.placement.mapping import place
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import plan
@@ -85,7 +84,9 @@ def watched(home: Path, run: RunFolder) -> Iterator[Start]:
         )  # fmt: skip
         started.append(launcher)
         placement = place(made.grid, hosts, 4 // len(hosts))
-        return Running(made, run, attempt, placement, program, launcher, asked, signal.SIGUSR2)
+        return Running(
+            made, run, attempt, placement, program=program, launcher=launcher, asked=asked, stop_signal=signal.SIGUSR2
+        )
 
     yield start
     for launcher in started:

@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.golden_text import assert_golden, differences
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.render.environment import render, word
 from torusrun.orchestrator.base.shipped import ROOT, shipped
 from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.base.templates import render, word
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read_value
 from torusrun.orchestrator.keys.site import Site

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.torus_cases import names, racks
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.place.placement import arrange, choose, spares, timing
+from torusrun.orchestrator.place.placement import arrange, choose, timing
 from torusrun.orchestrator.place.placement.arrange import HUGE
 from torusrun.orchestrator.place.placement.choose import choices
 from torusrun.orchestrator.place.placement.fabric import Ways
@@ -82,6 +82,6 @@ def test_many_nodes_are_searched_for_the_last_shapes_alone(counted: Callable[[An
 
 def test_spares_that_cannot_be_better_are_not_placed(counted: Callable[[Any, str], list[None]]) -> None:
     cluster = racks([8] * 12, 0.25)
-    placed = counted(spares, "candidates")
+    placed = counted(arrange, "candidates")
     found = arrange.arrange((4, 88), names(cluster), 4, cluster, effort=0)
     assert len(found.spares) == 8 and len(placed) <= 3, "of 14 choices, most have a bound above the best cost"

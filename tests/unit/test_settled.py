@@ -102,7 +102,7 @@ def test_a_removed_run_is_not_found_though_that_cannot_be_written_down(runs: lis
 def test_runs_that_were_removed_are_forgotten_together(runs: list[RunFolder], opened: Counter[str]) -> None:
     for run in runs:
         shutil.rmtree(run.folder)
-    assert index.there(runs) == [] and not settled.runs()
+    assert index.existing(runs) == [] and not settled.runs()
     assert opened["settled.lock"] == 1
 
 

@@ -19,11 +19,10 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.beside.shells import opening
 from torusrun.orchestrator.beside.shells.addresses import network
-from torusrun.orchestrator.job.wire import request
-from torusrun.orchestrator.job.wire.request import ShellRequest
-from torusrun.orchestrator.job.wire.starting import ShellStarter
+from torusrun.orchestrator.job import shell_requests
+from torusrun.orchestrator.job.shell_requests import ShellRequest, ShellStarter
+from torusrun.orchestrator.schedulers.interface import Reach
 from torusrun.orchestrator.schedulers.local.scheduler import Local
-from torusrun.orchestrator.schedulers.traits import Reach
 
 OPEN = (
     "import sys; from pathlib import Path; from torusrun.orchestrator.beside.shells.opening import open_shell\n"
@@ -119,13 +118,13 @@ def test_why_it_cannot_be_started_is_reported(folder: Path) -> None:
         reach = Reach(remote_command=lambda host, command: ["/no/such/pbs_tmrsh", host])
 
     asked = ShellRequest("n3", ("true",), (), network(), 1, "00", 0, 0)
-    with request.left(asked, folder) as path:
-        failure = until(lambda: request.failure(path), "the failure to be told")
+    with shell_requests.left(asked, folder) as path:
+        failure = until(lambda: shell_requests.failure(path), "the failure to be told")
         assert "cannot be reached on port 1" in failure
     other = ShellStarter(folder.with_name("other"), NoShell(), sys.executable)
     path = asked.write(other.folder)
     other.look()
-    assert "/no/such/pbs_tmrsh: cannot be started" in request.failure(path)
+    assert "/no/such/pbs_tmrsh: cannot be started" in shell_requests.failure(path)
     assert path.stat().st_mode & 0o777 == 0o600, "it holds a secret"
 
 
@@ -139,7 +138,7 @@ def test_a_shell_for_which_another_leaves_no_room_waits_for_its_turn(tmp_path: P
         first = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert first.stdout and first.stdout.readline() == b"here\n"
         second = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        until(lambda: request.lying_in(folder), "the second request")
+        until(lambda: shell_requests.lying_in(folder), "the second request")
         assert second.poll() is None
         went.touch()
         assert (first.wait(30), second.wait(30)) == (0, 0)

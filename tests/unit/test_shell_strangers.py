@@ -23,10 +23,20 @@ from tests.unit.test_shell_connection import OPEN
 from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells import addresses, program
-from torusrun.orchestrator.job.wire import request
-from torusrun.orchestrator.job.wire.connection import HEAD, MAC_BYTES, Broken, Connection, Frame
-from torusrun.orchestrator.job.wire.proof import CALLED, CALLING, MOST, NONCE_BYTES, Proofs
-from torusrun.orchestrator.job.wire.request import ShellRequest
+from torusrun.orchestrator.job import shell_requests
+from torusrun.orchestrator.job.connection import (
+    CALLED,
+    CALLING,
+    HEAD,
+    MAC_BYTES,
+    MOST_LINKS,
+    NONCE_BYTES,
+    Broken,
+    Connection,
+    Frame,
+    Proofs,
+)
+from torusrun.orchestrator.job.shell_requests import ShellRequest
 
 LIMIT_S = 60.0
 KEYS = {"sends": b"s" * 32, "receives": b"r" * 32}
@@ -109,7 +119,7 @@ class Relay:
 
     def _run(self) -> None:
         """Start the program of the first request, with the port of the relay."""
-        asked = request.read(first_request(self._requests))
+        asked = shell_requests.read(first_request(self._requests))
         path = replace(asked, port=self._listener.getsockname()[1]).write(self._own)
         self.program = subprocess.Popen(
             [sys.executable, "-m", "torusrun.orchestrator.beside.shells.program", str(path)]
@@ -153,7 +163,7 @@ class Relay:
 
 
 def first_request(folder: Path) -> Path:
-    return until(lambda: request.lying_in(folder), "a request")[0]
+    return until(lambda: shell_requests.lying_in(folder), "a request")[0]
 
 
 def unchanged(piece: bytes) -> bytes:
@@ -178,7 +188,7 @@ def test_who_relays_the_proof_cannot_change_what_the_program_writes(tmp_path: Pa
 def sides(called_key: bytes, calling_key: bytes) -> Iterator[tuple[Proofs, Proofs, int]]:
     """Both sides of a proof, and the port of the called one."""
     with (
-        socket.create_server(("", 0), backlog=MOST) as listener,
+        socket.create_server(("", 0), backlog=MOST_LINKS) as listener,
         Proofs(called_key, CALLED) as called,
         Proofs(calling_key, CALLING) as calling,
     ):
@@ -232,7 +242,7 @@ def test_silent_strangers_do_not_keep_the_job_out(tmp_path: Path) -> None:
 
     def job() -> None:
         path = first_request(tmp_path)
-        port = request.read(path).port
+        port = shell_requests.read(path).port
         strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(30))
         subprocess.run(
             [sys.executable, "-m", "torusrun.orchestrator.beside.shells.program", str(path)], timeout=2 * LIMIT_S
@@ -250,11 +260,11 @@ def test_silent_strangers_do_not_keep_the_job_out(tmp_path: Path) -> None:
 
 def test_more_strangers_than_there_is_room_for_give_way() -> None:
     with sides(b"k" * 32, b"k" * 32) as (called, calling, port), contextlib.ExitStack() as strangers:
-        for _ in range(MOST + 3):
+        for _ in range(MOST_LINKS + 3):
             strangers.enter_context(socket.create_connection(("127.0.0.1", port)))
             called.step(LIMIT_S)
         calling.call("127.0.0.1", port)
-        assert all(stepped(called, calling)) and len(called.waiting) < MOST
+        assert all(stepped(called, calling)) and len(called.waiting) < MOST_LINKS
 
 
 def test_the_opening_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.job.hangs.slow_watch import CONFIRMED, SlowWatch
+from torusrun.orchestrator.job.hangs.hang_watch import CONFIRMED, SlowWatch
 from torusrun.orchestrator.job.load.step_times import FEWEST_REPORTS, FEWEST_STEPS, RecentSteps
 from torusrun.orchestrator.place.placement.mapping import Grid, place
-from torusrun.orchestrator.run.folder.node_load import NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import NodeLoad, RankSteps, Slow, slow_ranks
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.state.slow import Slow, slow
 
 TELL_S = 2.0
 
@@ -33,7 +32,7 @@ def of_hosts(times_s: Mapping[str, Sequence[float]], reports: int = 12) -> Slow 
     for host, there in times_s.items():
         found[host] = [reported(ranks + n, [time_s] * reports) for n, time_s in enumerate(there)]
         ranks += len(there)
-    return slow(found)
+    return slow_ranks(found)
 
 
 def test_fifty_steps_and_some_reports_are_needed() -> None:
@@ -67,7 +66,7 @@ def test_noise_names_nobody(chance: random.Random) -> None:
             one.add(RankSteps(rank, 1.0, 20 * number, 2.0, 2.0, 1 - chance.gauss(0.5, 0.025)))
             for rank, one in enumerate(recent)
         ]
-        assert slow({"n1": reports[:8], "n2": reports[8:]}) is None
+        assert slow_ranks({"n1": reports[:8], "n2": reports[8:]}) is None
 
 
 def test_a_slow_rank_is_recorded_once_two_looks_agree_and_forgotten_again(tmp_path: Path) -> None:

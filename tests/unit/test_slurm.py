@@ -9,7 +9,6 @@ import pytest
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import Finished, NoAnswer
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.keys.topology import Topology
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
@@ -116,25 +115,6 @@ def test_an_unknown_state_is_shown_as_unknown() -> None:
     said = Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", "")
     status = Slurm().status_query([]).read(said)["5"]
     assert status.state is State.UNKNOWN and "EXPEDITING" in status.reason
-
-
-@pytest.mark.parametrize(
-    ("nodes", "segment"),
-    [(8, 0), (18, 0), (36, 18), (32, 16), (34, 17), (20, 10), (19, 0), (26, 13), (22, 11)],
-)
-def test_a_job_on_more_nodes_than_a_block_asks_for_equal_segments(nodes: int, segment: int) -> None:
-    found = Topology(source="slurm", block_nodes=18).segment(nodes)
-    assert found == segment, f"{nodes} nodes on blocks of 18"
-    lines = Slurm().directives(request(nodes=nodes, segment=found))
-    assert [line for line in lines if "segment" in line] == ([f"#SBATCH --segment={segment}"] if segment else [])
-
-
-def test_segments_that_the_user_asks_for_stay() -> None:
-    lines = Slurm().directives(request(nodes=36, segment=18, extra=("--segment=4",)))
-    assert [line for line in lines if "segment" in line] == ["#SBATCH --segment=4"]
-    lines = Slurm().directives(request(nodes=36, segment=18, submit_args=("--exclusive --segment=4",)))
-    assert not [line for line in lines if "segment" in line], "it is in submit_args already"
-    assert Topology(source="slurm").segment(1000) == 0
 
 
 @pytest.mark.parametrize("hosts", ["n[1-", "(null)", ""])

@@ -1,17 +1,13 @@
-"""Stacks of a program that writes none itself, and the request to PyTorch's flight recorder."""
+"""Stacks of a program that writes none itself."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
 from torusrun.orchestrator.job.hangs.hang import stack
-from torusrun.orchestrator.job.ranks import stacks
+from torusrun.orchestrator.job.ranks import rank_program
 
 # Of py-spy 0.4.3, with the home of another user.
 DUMP = """Process 598: python mine.py
@@ -31,13 +27,13 @@ Thread 600 (active+gil): "Thread-1 (read)"
 
 
 def test_the_main_thread_of_py_spys_output_is_read_as_faulthandlers() -> None:
-    text = stacks.as_faulthandler(DUMP, 598)
+    text = rank_program.as_faulthandler(DUMP, 598)
     assert text.startswith('Thread 0x0000000000000258 (most recent call first):\n  File "/home/me/mine.py", line 7 in')
     assert stack(text.splitlines()) == [
         "/usr/lib/python3.11/threading.py:320 Condition.wait", "/usr/lib/python3.11/threading.py:622 Event.wait",
         "/home/me/mine.py:11 train", "/home/me/mine.py:15 <module>",
     ]  # fmt: skip
-    assert stacks.as_faulthandler("Error: Failed to open process\n", 1) == ""
+    assert rank_program.as_faulthandler("Error: Failed to open process\n", 1) == ""
 
 
 @pytest.mark.parametrize(("does", "frames"), [("exec cat dump", 4), ("exec sleep 1000", 0), ("exit 1", 0)])
@@ -50,25 +46,9 @@ def test_py_spy_is_used_if_it_is_there_and_ended_if_it_hangs(
     log = tmp_path / "log"
     log.write_text("step=3\n")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert not stacks.by_py_spy(598, log)
+    assert not rank_program.by_py_spy(598, log)
     assert log.read_text() == "step=3\n"
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(stacks, "PY_SPY_S", 0.5 if "sleep" in does else 60.0)
-    assert stacks.by_py_spy(598, log) is (frames > 0)
+    monkeypatch.setattr(rank_program, "PY_SPY_S", 0.5 if "sleep" in does else 60.0)
+    assert rank_program.by_py_spy(598, log) is (frames > 0)
     assert len(stack(log.read_text().splitlines())) == frames
-
-
-def test_a_flight_recorder_with_a_pipe_is_asked(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "dump3.pipe")
-    reader = os.open(tmp_path / "dump3.pipe", os.O_RDONLY | os.O_NONBLOCK)
-    wait = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
-    environment = {**os.environ, stacks.PIPE: str(tmp_path / "dump")}
-    with subprocess.Popen(wait, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
-        assert program.stdin and program.stdout and program.stdout.readline()
-        stacks.ask_flight_recorder(program.pid, 3)
-        until(lambda: os.read(reader, 9) == b"1\n", "the request")
-        stacks.ask_flight_recorder(program.pid, 4)
-        os.close(reader)
-        stacks.ask_flight_recorder(program.pid, 3)  # nobody reads: it must not wait
-        program.stdin.close()
-    stacks.ask_flight_recorder(program.pid, 3)

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -15,11 +15,8 @@ import pytest
 from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.index import find
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.plan.chain import attempts
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file
@@ -148,43 +145,15 @@ esac""",
     return slurm
 
 
-def forecast(total_s: float) -> None:
-    """Let the run keep a forecast."""
-    run = find("last")
-    kept = KeptForecast(total_s, 0.0, 100, 1.0, (1,))
-    write_json(run.provenance, {**(read_object(run.provenance) or {}), "forecast": asdict(kept)})
-
-
-def test_status_shows_when_a_waiting_run_starts_and_is_done(
-    waiting: SlurmPrograms, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_shows_when_a_waiting_run_starts(waiting: SlurmPrograms, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["status"]) == 0 and "starts about" not in capsys.readouterr().out
     assert not (waiting.home / "starts").exists(), "without --long nothing more is asked"
     assert main(["status", "--long"]) == 0
     assert "starts about 2036-11-21 00:36 (slurm's estimate)\n" in capsys.readouterr().out
-    forecast(1800.0)
-    assert main(["status", "--long"]) == 0
-    line = "starts about 2036-11-21 00:36 (slurm's estimate), done about 2036-11-21 01:06 (predicted: 30 min)"
-    assert line in capsys.readouterr().out
-    forecast(3580.0)
-    assert main(["status", "--long"]) == 0
-    assert "needs 2 attempts by its time limit" in capsys.readouterr().out, "it is asked to stop before its limit"
-    forecast(9000.0)
-    assert main(["status", "--long"]) == 0
-    assert "and needs 3 attempts by its time limit (predicted: 2.5 h)" in capsys.readouterr().out
     assert main(["status", "--long", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert run["due"] == {
-        "starts_s": START.replace(year=2036).timestamp(),
-        "left_s": 9000.0,
-        "attempts": 3,
-        "done_s": None,
-    }
-    find("last").metrics.write_text(json.dumps({"event": "step", "attempt": 1, "step": 80, "t": time.time()}) + "\n")
-    assert main(["status", "--long", "--json"]) == 0
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert run["due"]["left_s"] == pytest.approx(1800.0) and run["due"]["attempts"] == 1
+    assert run["starts_s"] == START.replace(year=2036).timestamp()
     assert len((waiting.home / "starts").read_text().split()) == 1
 
 
@@ -193,7 +162,7 @@ def test_a_start_that_has_passed_is_now(waiting: SlurmPrograms, capsys: pytest.C
     capsys.readouterr()
     began_s = time.time()
     assert main(["status", "--long", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["due"]["starts_s"] >= began_s
+    assert json.loads(capsys.readouterr().out)["runs"][0]["starts_s"] >= began_s
 
 
 def test_attempts_by_a_time_limit() -> None:

@@ -18,8 +18,7 @@ from torusrun.orchestrator.keys.run import RunSpec, Train
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.run.attempts.successor import hand_over, submit_next
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Started, Submitted
+from torusrun.orchestrator.run.folder.events import CancelRequested, Changes, Ended, Started, Submitted
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
@@ -239,7 +238,7 @@ def test_a_run_cannot_wait_for_a_job_that_is_not_the_last(cluster: Cluster, caps
     run = cluster.run()
     cluster.program("squeue", "echo '1|RUNNING||n1'; echo '2|PENDING|Priority|'")
     assert main(["submit", str(cluster.home / "run.yaml"), "--after", run.run_id]) == 2
-    assert "wait for it once its last job is there, from epoch 2 on" in capsys.readouterr().err
+    assert "wait for it once its last job is submitted, from epoch 2 on" in capsys.readouterr().err
     cluster.ends(run)
     assert main(["submit", str(cluster.home / "run.yaml"), "--after", run.run_id]) == 0
 

@@ -68,7 +68,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
             attempt = runs[name].attempt(1)
             create.run(first, home, script(first, attempt), Submitting(1, first.plan.run_id))
             case.before(runs[name])
-            argv = [sys.executable, "-m", "torusrun.orchestrator.job.attempt", str(attempt.folder)]
+            argv = [sys.executable, "-m", "torusrun.orchestrator.job.supervise", str(attempt.folder)]
             jobs.append(subprocess.Popen(argv, env={**os.environ}, stdout=subprocess.DEVNULL))
     for job in jobs:
         job.wait(120)

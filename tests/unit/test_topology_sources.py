@@ -10,23 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.place.hosts import infiniband
-from torusrun.orchestrator.place.hosts.by_name import racks
 from torusrun.orchestrator.place.hosts.hostlist import numbers
-from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType
-from torusrun.orchestrator.place.hosts.tree import Tree, cluster_of
-from torusrun.orchestrator.place.placement.arrange import arrange
+from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType, Tree, cluster_of, racks
 from torusrun.orchestrator.place.placement.binding import bindings, share
-from torusrun.orchestrator.run.plan.job_request import of_site
 from torusrun.orchestrator.schedulers import topology as profile
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine
-from torusrun.orchestrator.schedulers.pbs import topology as pbs
-from torusrun.orchestrator.schedulers.slurm import topology as slurm
-from torusrun.orchestrator.schedulers.topology import expected
+from torusrun.orchestrator.schedulers.pbs import facts as pbs
+from torusrun.orchestrator.schedulers.slurm import facts as slurm
 
 RECORDED = Path(__file__).parent / "recorded" / "topology"
 NODE = NodeType(4, (), Link(25e9, 5e-6), Link(50e9))
@@ -54,7 +47,7 @@ def test_a_topology_conf_with_comments_and_broken_lines() -> None:
 
 def test_slurms_blocks_as_scontrol_prints_them() -> None:
     tree = slurm.tree(recorded("crusoe.topology.txt"))
-    assert [len(nodes) for nodes in tree.leaves.values()] == [18] * 10 and not tree.parents and not tree.ordered
+    assert [len(nodes) for nodes in tree.leaves.values()] == [18] * 10 and not tree.parents
     assert tree.leaves["block02"][0] == "slurm-compute-node-018"
     above = "AggregatedBlock=b[0-1] BlockIndex=2 Nodes=n[1-4] BlockSize=4\n"
     two = "BlockName=b0 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b1 BlockIndex=1 Nodes=n[3-4] BlockSize=2\n"
@@ -62,101 +55,29 @@ def test_slurms_blocks_as_scontrol_prints_them() -> None:
     assert slurm.tree("BlockName=b0 Nodes=n[1-2]\nBlockSizes=2,4\n") == Tree({"b0": ["n1", "n2"]})
 
 
-def test_slurms_rings_keep_their_order() -> None:
-    tree = slurm.tree("RingName=ring0 Nodes=n[3,1,2] RingSize=3\n")
-    assert tree == Tree({"ring0": ["n3", "n1", "n2"]}, ordered=True)
-    made = cluster_of(tree, NODE, 1.0, "Slurm")
-    assert [host.name for host in made.in_order(["n1", "n2", "n3"])] == ["n3", "n1", "n2"]
-    assert arrange((12,), ["n1", "n2", "n3"], 4, made).hosts == ("n3", "n1", "n2"), "by the ring, not by name"
+def test_a_ring_and_a_torus_of_slurm_are_leaves() -> None:
+    lines = "RingName=ring0 Nodes=n[3,1,2] RingSize=3\n"
+    assert slurm.tree(lines) == Tree({"ring0": ["n3", "n1", "n2"]})
+    lines = "TorusName=pod1 Dims=4x4x2 Nodes=n[01-32]\n  TorusName=pod1 PlacementDims=2x2x2(8) Anchors=4\n"
+    assert len(slurm.tree(lines).leaves["pod1"]) == 32
 
 
-@pytest.mark.parametrize(
-    ("name", "leaves", "first", "ordered"),
-    [
-        ("", {"s1": 2, "s2": 2}, "node01", False),  # the default of the cluster
-        ("topo1", {"s1": 2, "s2": 2}, "node01", False),
-        ("topo2", {"b1": 4, "b2": 4, "b3": 4, "b4": 4}, "node01", False),
-        ("topo4", {"ring0": 8, "ring1": 8}, "node01", True),
-        ("topo5", {"pod1": 32}, "node01", True),
-    ],
-)
-def test_slurms_yaml_by_name(name: str, leaves: dict[str, int], first: str, ordered: bool) -> None:
-    tree = slurm.tree(recorded("slurm.topology.yaml"), name)
-    assert {leaf: len(nodes) for leaf, nodes in tree.leaves.items()} == leaves and tree.ordered == ordered
-    assert next(iter(tree.leaves.values()))[0] == first
-    assert set(tree.parents.values()) == ({"sw_root"} if name in ("", "topo1") else set())
-
-
-def test_the_nodes_of_a_torus_are_along_a_curve_of_neighbours() -> None:
-    nodes = slurm.tree(recorded("slurm.topology.yaml"), "topo5").leaves["pod1"]
-    # The first cube of 2x2x2 of a torus of 4x4x2: (0,0,0), (1,0,0), (0,1,0), (1,1,0) and the same with z = 1.
-    assert nodes[:8] == [f"node{number:02}" for number in (1, 2, 5, 6, 17, 18, 21, 22)]
-    regions = slurm.tree(recorded("slurm-regions.topology.yaml")).leaves["pod1"]
-    assert len({*regions}) == 32 and regions[:4] == ["rack1-node01", "rack1-node02", "rack1-node05", "rack1-node06"]
-
-
-def test_regions_of_a_torus_that_overlap_are_refused() -> None:
-    part = "{{anchor: {{x: 0, y: 0, z: 0}}, dims: {{x: 2, y: 1, z: 1}}, nodes: 'n[{0}]'}}"
-    regions = f"regions: [{part.format('1-2')}, {part.format('3-4')}]"
-    torus = f"- topology: a\n  torus3d: {{toruses: [{{name: t, dims: {{x: 2, y: 2, z: 1}}, {regions}}}]}}\n"
-    with pytest.raises(SiteError, match="n3 has the place of n1: regions overlap"):
-        slurm.tree(torus)
-
-
-@pytest.mark.parametrize("word", ["true", "True", "yes"])
-def test_the_default_topology_is_marked_by_any_yes_of_yaml(word: str) -> None:
-    first, second = (f"tree: {{switches: [{{switch: {name}, nodes: 'n[1-2]'}}]}}" for name in ("s1", "s2"))
-    text = f"- topology: a\n  {first}\n- topology: b\n  cluster_default: {word}\n  {second}\n"
-    assert [*slurm.tree(text).leaves] == ["s2"]
-
-
-def test_a_torus_is_asked_for_with_its_coordinates() -> None:
+def test_one_of_several_topologies_is_asked_for_by_its_name() -> None:
     asked = []
 
     def ask(argv: Sequence[str]) -> str:
         asked.append(" ".join(argv))
-        if argv[2] == "topoconf":
-            return recorded("slurm-regions.topology.yaml")
-        return "TorusName=pod1 Dims=4x4x2 Nodes=n[01-32]\n  TorusName=pod1 PlacementDims=2x2x2(8) Anchors=4\n"
+        return ""
 
-    assert slurm.tree(slurm.SWITCHES.query(ask, "topo-torus"), "topo-torus").ordered
-    assert asked == ["scontrol show topology topo-torus", "scontrol show topoconf"]
+    slurm.SWITCHES.query(ask, "topo-b")
+    assert asked == ["scontrol show topology topo-b"]
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "message"),
-    [
-        ("- topology: a\n  flat: true\n", "", "a has no switches: it is none of tree, block, ring, torus3d"),
-        ("- topology: a\n  flat: true\n", "b", "topology.attribute: .* has no topology 'b'; it has a"),
-        ("- topology: a\n  tree: {switches: 3}\n", "", r"topology.yaml:2:20: this must be a list"),
-        ("- topology: a\n  tree: {}\n", "", "'switches' is missing"),
-        ("- topology: a\n  ring: {rings: [{ring: r}]}\n", "", "2:18: 'nodes' is missing, or is not one word"),
-        ("- tree: {}\n", "", "'topology' is missing"),
-        ("- topology: a\n  tree: {switches: [{switch: s, children: t}]}\n", "", "this has no nodes"),
-        ("- topology: [\n", "", "this is not YAML"),
-        (
-            "- topology: a\n  tree: {switches: [{switch: s, children: 't,u'}, {switch: t, nodes: n1}]}\n",
-            "",
-            "does not describe the switches u",
-        ),
-        (
-            "- topology: a\n  torus3d: {toruses: [{name: p, dims: {x: 2, y: 2, z: 1}, nodes: 'n[1-3]'}]}\n",
-            "",
-            "3 nodes do not fill 2x2x1 places",
-        ),
-        ("- topology: a\n  torus3d: {toruses: [{name: p, dims: {x: 2, y: 2}, nodes: n1}]}\n", "", "'z' is missing"),
-    ],
-)
-def test_a_wrong_topology_yaml_is_refused_with_its_line(text: str, name: str, message: str) -> None:
-    with pytest.raises(SiteError, match=message):
-        slurm.tree(text, name)
-
-
-def test_pbs_text_and_json() -> None:
-    assert pbs.tree(recorded("cheyenne.pbsnodes.txt"), "switch").leaves == {"r8i5a0s0": ["r8i5n1"]}
-    with pytest.raises(SiteError, match="has a resource 'switch'; they have arch, host"):
-        pbs.tree(recorded("openpbs.pbsnodes.json"), "switch")
-    assert "linux" in pbs.tree(recorded("openpbs.pbsnodes.json"), "arch").leaves
+def test_pbs_text() -> None:
+    text = recorded("cheyenne.pbsnodes.txt")
+    assert pbs.tree(text, "switch").leaves == {"r8i5a0s0": ["r8i5n1"]}
+    with pytest.raises(SiteError, match="has a resource 'rail'; they have "):
+        pbs.tree(text, "rail")
 
 
 def test_the_vnodes_of_a_host_are_one_host_below_a_switch() -> None:
@@ -173,23 +94,6 @@ def test_host_groups_of_grid_engine() -> None:
     assert gridengine.group_names("@allhosts\n@rack1\n@rack2\n", "@rack") == ["@rack1", "@rack2"]
 
 
-def test_an_infiniband_fabric() -> None:
-    found = infiniband.tree(recorded("infiniscale.ibnetdiscover.txt"))
-    assert found.leaves == {"000b8cffff002347": ["node1", "node2", "node10", "node23", "node24"]}
-
-
-def test_switches_and_adapters_without_names_are_told_apart_by_their_guids() -> None:
-    first, second = "0c42a103000ef7c6", "0c42a103000ef206"
-    found = infiniband.tree(recorded("unnamed.ibnetdiscover.txt"))
-    assert found.leaves[first] == ["H-0c42a10300389dc0", "H-0c42a10300389dc8", "n08509", "n08510"]
-    assert found.leaves[second] == ["H-0c42a10300408008", "n08601"]
-    bull = infiniband.tree(recorded("bull.ibnetdiscover.txt"))
-    assert bull.leaves["080038000535c3ff"] == ["r3-1016"], "only the section of the adapter names its switch"
-    assert {*bull.leaves["080038000235c7ef"]} == {"0", "0-r3", "r3-1014", "r3-1015"}
-    unmarked = 'Switch\t36 "S-a1"\n[1]\t"H-b1"[1](b1)\nSwitch\t36 "S-a2"\n[1]\t"H-b2"[1](b2)\n'
-    assert infiniband.tree(unmarked).leaves == {"a1": ["H-b1"], "a2": ["H-b2"]}
-
-
 def test_a_list_of_routers_of_pbs_has_switches_within_one_another() -> None:
     found = pbs.tree(recorded("router.pbsnodes.txt"), "Router")
     assert found.leaves == {"med-04": ["b01"], "sml-01": ["s07"]}, "the first of each list is the host itself"
@@ -200,21 +104,6 @@ def test_a_list_of_routers_of_pbs_has_switches_within_one_another() -> None:
     )
     with pytest.raises(SiteError, match="the switches x and y, which share only some of their hosts"):
         pbs.tree(overlapping, "switch")
-
-
-def test_leaves_and_spines_and_the_agents_in_switches() -> None:
-    """Lines as newer versions write them, with port GUIDs and speeds."""
-    text = ""
-    for leaf, nodes in (("a1", "12"), ("a2", "34")):
-        text += f'Switch\t36 "S-{leaf}"\t\t# "MF0;leaf-{leaf}:SB7890/U1" enhanced port 0 lid 1 lmc 0\n'
-        text += "".join(f'[{n}]\t"H-b{n}"[1](b{n}) \t\t# "g000{n} mlx5_0" lid 2{n} 4xEDR\n' for n in nodes)
-        text += '[37]\t"H-c1"[1](c1) \t\t# "Mellanox Technologies Aggregation Node" lid 9 4xEDR\n'
-        text += (
-            '[19]\t"S-e1"[3]\t\t# "MF0;spine:CS7500/L1/U1" lid 13 4xEDR\n[20]\t"S-e1"[4]\t\t# "spine" lid 13 4xEDR\n\n'
-        )
-    text += 'Switch\t36 "S-e1"\t\t# "spine" enhanced port 0 lid 13 lmc 0\n[3]\t"S-a1"[19]\t\t# "leaf" lid 1 4xEDR\n'
-    found = infiniband.tree(text)
-    assert found.leaves == {"a1": ["g0001", "g0002"], "a2": ["g0003", "g0004"]}
 
 
 def test_ranks_take_the_gpu_adapter_and_cores_beside_them() -> None:
@@ -276,11 +165,8 @@ def test_a_rack_in_the_name() -> None:
 READERS: list[tuple[Callable[[str], Any], str]] = [
     (slurm.tree, "spartan.topology.txt"),
     (slurm.tree, "crusoe.topology.txt"),
-    (slurm.tree, "slurm-regions.topology.yaml"),
     (lambda text: pbs.tree(text, "switch"), "cheyenne.pbsnodes.txt"),
-    (lambda text: pbs.tree(text, "arch"), "openpbs.pbsnodes.json"),
     (gridengine.tree, "ucla.shgrp.txt"),
-    (infiniband.tree, "infiniscale.ibnetdiscover.txt"),
 ]
 
 
@@ -313,38 +199,6 @@ def test_contradictions_in_a_topology_are_refused() -> None:
         cluster_of(Tree({"a": ["n1"]}), NODE, 1.0, "the file", {"n9": 0.5})
 
 
-def test_a_job_on_several_blocks_asks_for_segments_and_expects_its_hosts_in_them() -> None:
-    file = RECORDED / "crusoe.topology.txt"
-    blocks = site(f"{{source: slurm, file: '{file}', block_nodes: 18}}")
-    nowhere = Path("/nowhere")
-    asked = of_site(blocks, 32, 4, name="x", time_s=60.0, stdout=nowhere, stderr=nowhere)
-    assert "#SBATCH --segment=16" in schedulers.get("slurm").directives(asked)
-    found = expected(blocks, 32)
-    assert [host.leaf for host in found.cluster.only(found.names)] == ["block01"] * 16 + ["block02"] * 16
-    assert found.assumed == "on 2 segments in blocks of the site"
-    assert expected(blocks, 19).assumed == "on the largest racks of the site", "19 nodes have no equal parts"
-
-
-@pytest.mark.parametrize(
-    ("nodes", "leaves", "assumed"),
-    [
-        (10, ["b"] * 5 + ["c"] * 5, "on 2 segments in blocks of the site"),
-        (15, ["b"] * 5 + ["c"] * 5 + ["b"] * 5, "on 3 segments in blocks of the site"),
-        (25, None, "since the topology knows 15 sound hosts only in whole segments of 5"),
-    ],
-)
-def test_a_block_has_room_for_several_segments_and_for_whole_ones_alone(
-    tmp_path: Path, nodes: int, leaves: list[str] | None, assumed: str
-) -> None:
-    """Blocks of 4, 10 and 5 hosts."""
-    blocks = zip("abc", (4, 10, 5), strict=True)
-    (tmp_path / "blocks").write_text("".join(f"BlockName={n} Nodes={n}[1-{m}]\n" for n, m in blocks))
-    found = expected(site(f"{{source: slurm, file: '{tmp_path}/blocks', block_nodes: 9}}"), nodes)
-    assert found.assumed.endswith(assumed)
-    if leaves:
-        assert [host.leaf for host in found.cluster.only(found.names)] == leaves
-
-
 def site(topology: str) -> Site:
     node = "node: {ranks: 4, hcas: [m0, m1], inter_node: 200Gbit/s}"
     return read(Site, f"scheduler: slurm\nlauncher: srun\n{node}\ntopology: {topology}\n", "site.yaml")[0]
@@ -367,11 +221,6 @@ def test_a_file_replaces_the_scheduler(tmp_path: Path) -> None:
     assert made and len(made.hosts) == 14 + 39 + 20 + 14
     with pytest.raises(SiteError, match="cannot be read"):
         profile.cluster(site("{source: pbs, file: /nowhere}"), [])
-
-
-def test_a_fabric_is_read_from_a_file_alone() -> None:
-    with pytest.raises(SiteError, match="needs topology.file"):
-        profile.cluster(site("{source: infiniband}"), [])
 
 
 def test_grid_engine_prints_the_groups_that_are_racks() -> None:

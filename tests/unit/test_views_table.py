@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.base.shown.numbers import number
 from torusrun.orchestrator.base.shown.table import EMPTY, Column, Long, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.width import display_width, wrapped
+from torusrun.orchestrator.base.terminal.plain import display_width, wrapped
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show import listing as module

@@ -20,7 +20,7 @@ from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import output
-from torusrun.orchestrator.base.terminal.width import display_width
+from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

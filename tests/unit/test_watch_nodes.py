@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, remark, table
 
 GIB = 2.0**30
@@ -18,8 +18,7 @@ def node(number: int, computed: float = 0.3, heard_s: float | None = 3.0) -> Nod
     first = 2 * number
     ranks = (RankSteps(first, 998.0, 120, 1.0, 1.5, 1 - computed), RankSteps(first + 1, 998.0, 120, 1.0, 1.5, 0.75))
     gpus = tuple(GpuLoad(n, 0.9 + n / 100, (10 + n) * GIB, 32 * GIB, 250.0) for n in range(2))
-    links = (NetworkLoad("mlx5_0", 1e9, 2e9), NetworkLoad("eth0", 1e6, 0.0))
-    load = NodeLoad(1000.0, 5.0, 20, 0.456, 9.5, 50 * GIB, 384 * GIB, links, gpus, ranks)
+    load = NodeLoad(1000.0, 5.0, 20, 0.456, 50 * GIB, 384 * GIB, gpus, ranks)
     return NodeHeard(f"g{number:04d}", [first, first + 1], heard_s, 1.0, load)
 
 
@@ -29,16 +28,16 @@ def lines(nodes: list[NodeHeard], width: int, *, ranks: bool = False) -> list[st
 
 def test_a_wide_terminal_shows_all() -> None:
     titles, row = lines([node(0)], 200)
-    assert " ".join(titles.split()) == "NODE CPU MEMORY GPU GPU MEM WATTS IN/S OUT/S STEP S COMPUTE S WAIT HEARD"
-    assert row.split()[:11] == [
-        "g0000", "46%", "50G/384G", "90%", "11G/32G", "500", "955M", "1.9G", "1.000", "0.300", "70%",
+    assert " ".join(titles.split()) == "NODE CPU MEMORY GPU GPU MEM WATTS STEP S COMPUTE S WAIT HEARD"
+    assert row.split()[:9] == [
+        "g0000", "46%", "50G/384G", "90%", "11G/32G", "500", "1.000", "0.300", "70%",
     ]  # fmt: skip
     assert row.endswith("3s ago, wrote 1s ago, ranks 0, 1")
 
 
 def test_80_columns_keep_who_computes_how_long() -> None:
     titles, row = lines([node(0)], 80)
-    assert {"CPU", "MEMORY", "GPU", "IN/S", "STEP", "COMPUTE", "HEARD"} <= set(titles.split())
+    assert {"CPU", "MEMORY", "GPU", "STEP", "COMPUTE", "HEARD"} <= set(titles.split())
     assert row.split()[-2:] == ["3s", "ago"] and max(len(titles), len(row)) <= 80
 
 
@@ -46,7 +45,7 @@ def test_columns_of_which_nothing_is_known_are_left_out() -> None:
     bare = node(0)
     assert bare.load is not None
     cpu = replace(bare, load=replace(bare.load, gpus=(), ranks=()))
-    assert lines([cpu], 200)[0].split() == ["NODE", "CPU", "MEMORY", "IN/S", "OUT/S", "HEARD"]
+    assert lines([cpu], 200)[0].split() == ["NODE", "CPU", "MEMORY", "HEARD"]
     assert lines([replace(bare, load=None)], 200)[0].split() == ["NODE", "HEARD"]
 
 

@@ -22,15 +22,14 @@ from tests.unit.terminals import Terminal, bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from tests.unit.test_views_watch import VIEWS
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.keys import keys
-from torusrun.orchestrator.base.terminal.width import display_width
+from torusrun.orchestrator.base.terminal.output import keys
+from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.allocation import KeeperState
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.attention import counts, ordered
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.run.state.view import View, counts, ordered
 from torusrun.orchestrator.show.screen import many, one
 from torusrun.orchestrator.show.screen.detail import Detail, Details, at_work, first_error, nodes
 from torusrun.orchestrator.show.screen.many import Window
@@ -136,8 +135,7 @@ def test_a_run_of_many_nodes_shows_as_many_as_fit() -> None:
 
 
 LOADS = st.none() | st.builds(
-    NodeLoad, st.just(1e9), st.just(5.0), st.integers(1, 256), st.none() | st.floats(0, 1), st.none(), SIZES, SIZES,
-    st.lists(st.builds(NetworkLoad, st.just("ib0"), st.floats(0, 1e12), st.floats(0, 1e12)), max_size=2).map(tuple),
+    NodeLoad, st.just(1e9), st.just(5.0), st.integers(1, 256), st.none() | st.floats(0, 1), SIZES, SIZES,
     st.lists(st.builds(GpuLoad, st.just(0), st.none() | st.floats(0, 1), SIZES, SIZES, SIZES), max_size=2).map(tuple),
     st.lists(st.builds(RankSteps, st.integers(0, 1), st.floats(0, 1e10), st.integers(0, 10**9), st.floats(0, 1e6),
                        st.floats(0, 1e6), st.none() | st.floats(0, 1)), max_size=2).map(tuple),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from torusrun.orchestrator.base.terminal.width import cut, display_width, wrapped
+from torusrun.orchestrator.base.terminal.plain import cut, display_width, wrapped
 
 GAP = "  "
 EMPTY = "-"

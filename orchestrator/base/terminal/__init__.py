@@ -1,1 +1,1 @@
-"""The terminal: its keys, its width, its colours, and text that is safe and fits."""
+"""The terminal: its streams, remarks, and text that is safe and fits."""

@@ -17,21 +17,23 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import STANDARD, Streams
-from torusrun.orchestrator.base.terminal.raw import raw
+from torusrun.orchestrator.base.terminal.output import raw
 from torusrun.orchestrator.beside.shells.addresses import addresses, network
-from torusrun.orchestrator.job.wire import request as requests
-from torusrun.orchestrator.job.wire.connection import (
+from torusrun.orchestrator.job import shell_requests as requests
+from torusrun.orchestrator.job.connection import (
+    CALLED,
     CHUNK_BYTES,
     CODE,
     LOOK_S,
+    MOST_LINKS,
     SIZE,
     Broken,
     Connection,
     Frame,
+    Proofs,
     written,
 )
-from torusrun.orchestrator.job.wire.proof import CALLED, MOST, Proofs
-from torusrun.orchestrator.job.wire.request import ShellRequest
+from torusrun.orchestrator.job.shell_requests import ShellRequest
 
 ENDS_S = 5.0  # for the thread that reads the input: it waits for nothing else
 WAIT_S = 60.0  # for the job to see the request, its remote shell, and the delays of a shared file system
@@ -43,7 +45,7 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool, 
     Raises SiteError if the job does not start it, or if the connection breaks.
     """
     size = shutil.get_terminal_size() if terminal else os.terminal_size((0, 0))  # never 0 for a terminal
-    with socket.create_server(("", 0), backlog=MOST) as listener:
+    with socket.create_server(("", 0), backlog=MOST_LINKS) as listener:
         port, secret = listener.getsockname()[1], secrets.token_hex(32)
         asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, size.lines, size.columns)
         with requests.left(asked, folder) as path:

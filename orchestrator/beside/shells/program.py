@@ -21,10 +21,19 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells.addresses import ways
-from torusrun.orchestrator.job.wire import request as requests
-from torusrun.orchestrator.job.wire.connection import CHUNK_BYTES, CODE, LOOK_S, SIZE, Connection, Frame, written
-from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
-from torusrun.orchestrator.job.wire.request import ShellRequest
+from torusrun.orchestrator.job import shell_requests as requests
+from torusrun.orchestrator.job.connection import (
+    CALLING,
+    CHUNK_BYTES,
+    CODE,
+    LOOK_S,
+    SIZE,
+    Connection,
+    Frame,
+    Proofs,
+    written,
+)
+from torusrun.orchestrator.job.shell_requests import ShellRequest
 
 OPENING_S = 20.0  # to connect and prove, over all addresses together
 GONE_S = 2.0  # between SIGHUP and SIGKILL

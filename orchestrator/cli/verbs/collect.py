@@ -6,13 +6,12 @@ FOLDER appears when it is complete. If the copying was interrupted, the same com
 with the same content are not copied again.
 
 --only takes patterns between commas. A pattern with a slash is a path in the run's folder, one without is a name at
-any depth, and a folder stands for all in it. 'checkpoints/last' is the newest complete checkpoint, 'checkpoints/best'
-the one with the highest accuracy.
+any depth, and a folder stands for all in it. 'checkpoints/last' is the newest complete checkpoint.
 
 examples:
   torusrun collect last results/digits
   torusrun collect 'digits*' results --checkpoints none
-  torusrun collect last results/best --only 'checkpoints/best,metrics.jsonl,*.csv'
+  torusrun collect last results/last --only 'checkpoints/last,metrics.jsonl,*.csv'
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _things(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garb
     given_s = None if args.older_than is None else selection.moment("--older-than", args.older_than, now_s)
     unused_s = now_s - UNUSED_S if given_s is None else given_s
     left_s = now_s - LEFT_S if given_s is None else given_s
-    runs = index.there(index.runs())
+    runs = index.existing(index.runs())
     seen = views(runs, fresh=True)
     uses = garbage.uses(seen)
     of_site, temporary = building.cache(site), site.container.temporary

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.remote.remote_runs import Known
     from torusrun.orchestrator.run.folder.run_folder import RunFolder
     from torusrun.orchestrator.run.state.account import Account
-    from torusrun.orchestrator.run.state.due import Due
     from torusrun.orchestrator.run.state.view import View
 
 
@@ -73,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--best sorts the members of one sweep: name it, without --long or a choice of runs")
     words, away = ([], []) if args.if_there else remote.split(args.run_ids)
     known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
-    far_accounts, far_due = dict[str, Any](), dict[str, Any]()
+    far_accounts, far_starts = dict[str, Any](), dict[str, float]()
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
-    newest = (known if words else index.there(known), 0) if all_asked else selection.newest(known)
+    newest = (known if words else index.existing(known), 0) if all_asked else selection.newest(known)
     runs, hidden = newest
     rows = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
@@ -86,16 +85,16 @@ def run(args: argparse.Namespace) -> int:
         asked = [run for run in chosen_there if chosen.asks_about(run)]
         far = status.rows(asked, named=bool(args.run_ids), long=args.long, say=warn)
         rows += [view for view in far.views if chosen.shows(view)]
-        far_accounts, far_due = far.accounts, far.due
+        far_accounts, far_starts = far.accounts, far.starts
         hidden += len(away) - len(chosen_there)
         rows.sort(key=lambda view: view.submitted_s or 0.0)
     if not all_asked:
         shown = selection.newest_views(rows)
         rows, hidden = shown, hidden + len(rows) - len(shown)
     accounts = _accounts(rows, far_accounts) if args.long and args.run_ids else {}
-    due = {**_due(rows, away), **far_due} if args.long else {}
+    starts = {**_starts(rows, away), **far_starts} if args.long else {}
     if args.json:
-        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, due) for view in rows]}, indent=1))
+        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, starts) for view in rows]}, indent=1))
     elif rows:
         from torusrun.orchestrator.base.terminal import output
         from torusrun.orchestrator.show.listing import by_sweep, listing
@@ -103,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
             rows = by_sweep(rows)
-        print("\n".join(listing(rows, long=args.long, accounts=accounts, due=due, width=width).lines(width)))
+        print("\n".join(listing(rows, long=args.long, accounts=accounts, starts=starts, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
@@ -119,7 +118,7 @@ def _there(names: Sequence[str]) -> list[RunFolder]:
     """Those of the runs with these ids that exist."""
     from torusrun.orchestrator.run.folder import index
 
-    return index.there([run for run in index.runs() if run.run_id in {*names}])
+    return index.existing([run for run in index.runs() if run.run_id in {*names}])
 
 
 def _of_sweep(args: argparse.Namespace) -> int | None:
@@ -157,18 +156,17 @@ def _accounts(views: Sequence[View], far: Mapping[str, Account]) -> dict[str, Ac
     return accounts
 
 
-def _due(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, Due]:
-    """When the waiting ones of these runs begin, without those on login nodes."""
+def _starts(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, float]:
+    """When the waiting ones of these runs begin (of time.time()), without those on login nodes."""
     import time
 
-    from torusrun.orchestrator.run.state.due import due
-    from torusrun.orchestrator.run.state.poll import PATIENCE_S
+    from torusrun.orchestrator.run.state.poll import PATIENCE_S, starts
 
     far = {run.run for run in away}
-    return due([view for view in views if view.run not in far], time.monotonic() + PATIENCE_S)
+    return starts([view for view in views if view.run not in far], time.monotonic() + PATIENCE_S)
 
 
-def _as_json(view: View, accounts: Mapping[str, Account], due: Mapping[str, Due]) -> dict[str, Any]:
+def _as_json(view: View, accounts: Mapping[str, Account], starts: Mapping[str, float]) -> dict[str, Any]:
     account = {"account": accounts[view.run].as_json()} if view.run in accounts else {}
-    expected = {"due": due[view.run].as_json()} if view.run in due else {}
-    return {**view.as_json(), **account, **expected}
+    start = {"starts_s": starts[view.run]} if view.run in starts else {}
+    return {**view.as_json(), **account, **start}

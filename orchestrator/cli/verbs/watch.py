@@ -108,7 +108,7 @@ def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
     if len(views) == 1:
         report.show(watched.rows(views[0]), views[0].state)
         return
-    from torusrun.orchestrator.run.state.attention import counts, ordered
+    from torusrun.orchestrator.run.state.view import counts, ordered
 
     width = output.width(sys.stdout)
     shown = views if width is None else ordered(views)[:MOST_ROWS]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from torusrun.orchestrator.base import ending, private
+from torusrun.orchestrator.base import private, signals
 from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import write_json
@@ -90,7 +90,10 @@ def build(
     key = inputs.key
     if entry := cache.sound(key, progress):
         return entry
-    with ending.in_order(), running.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")):
+    with (
+        signals.in_order(),
+        running.held(cache.lock(key), lambda who: progress(f"waiting for the same build of {who}")),
+    ):
         if entry := cache.sound(key, lambda wrong: None):
             return entry
         _clear(cache, key, options)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from torusrun.orchestrator.base import ending, private, process
+from torusrun.orchestrator.base import private, process, signals
 from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.images import sif
@@ -129,7 +129,10 @@ def complaint(stderr: str) -> str:
 def _free(key: str, cache: Cache, progress: Progress) -> Iterator[CachedImage | None]:
     """Hold the key's lock; the image, if it is there and whole."""
     cache.make()
-    with ending.in_order(), running.held(cache.lock(key), lambda who: progress(f"waiting for the same image of {who}")):
+    with (
+        signals.in_order(),
+        running.held(cache.lock(key), lambda who: progress(f"waiting for the same image of {who}")),
+    ):
         cache.clear_leftovers(key)
         yield cache.sound(key, progress)
 

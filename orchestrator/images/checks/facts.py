@@ -31,7 +31,7 @@ from torusrun.orchestrator.images.checks.answers import (
 from torusrun.orchestrator.images.pyxis import is_offered
 from torusrun.orchestrator.images.runtime import PREFIXES, Runtime
 from torusrun.orchestrator.schedulers import launchers
-from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.schedulers.launchers import Pmi
 
 NOT_ASKED = "not looked at"
 ASKING_S = 60.0

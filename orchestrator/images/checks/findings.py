@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from torusrun.orchestrator.schedulers import launchers
-from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.schedulers.launchers import Pmi
 
 Outcome = Literal["does not fit", "could not be looked at", "fits"]
 Severity = Literal["error", "warning", "note"]

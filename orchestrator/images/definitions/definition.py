@@ -11,10 +11,9 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base import process, templates
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.render import environment
-from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets
 from torusrun.orchestrator.images.definitions.image_file import MPI_CHECKSUM_MISSING
@@ -61,7 +60,7 @@ def render(
     python = "python3" if from_base else f"{PYTHON}/bin/python"
     packages = system(image_file, variant, brought, locked)
     built_s = locked.built_s if locked else 0
-    return environment.render(
+    return templates.render(
         "container/image.def.j2",
         image=image_file,
         header=header(image_file),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.base.templates import Text
 
 _STAGE = re.compile("(?i)(bootstrap)(:)")
 

@@ -10,8 +10,7 @@ from typing import Any
 from torusrun.orchestrator.base.proc import Work
 from torusrun.orchestrator.job.hangs.patience import CONFIRM_S, Symptom
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.end_words import ended, listed
-from torusrun.orchestrator.run.folder.how_ended import WAITS_FOR_DISK, How
+from torusrun.orchestrator.run.folder.how_ended import WAITS_FOR_DISK, How, ended, listed
 from torusrun.orchestrator.run.folder.records import End
 
 NOT_BEGUN = "not begun"
@@ -133,8 +132,8 @@ def hung(placement: Placement, where: Mapping[int, Where], pause: Pause, over: C
     if len(mute) == len(ranks):
         return end(How.NO_WRAPPER)
     if mute:
-        there = _whole_host(placement, ranks, mute)
-        return end(How.HOST_NO_ANSWER, there) if there else end(How.WRAPPER_SILENT, mute)
+        on_host = _whole_host(placement, ranks, mute)
+        return end(How.HOST_NO_ANSWER, on_host) if on_host else end(How.WRAPPER_SILENT, mute)
     apart = [n for n in ranks if known[n].stack and not known[n].waits_for_others]
     if apart and len(apart) < len(ranks):
         return end(How.RANK_APART, apart, frame=known[apart[0]].stack[0])
@@ -156,8 +155,8 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
 def _whole_host(placement: Placement, ranks: Sequence[int], mute: Sequence[int]) -> list[int]:
     """Those of `ranks` on the first mute one's host, if there are several and all are mute: it does not answer."""
     host = placement.slots[mute[0]].host
-    there = [n for n in ranks if placement.slots[n].host == host]
-    return there if len(there) > 1 and set(there) <= set(mute) else []
+    on_host = [n for n in ranks if placement.slots[n].host == host]
+    return on_host if len(on_host) > 1 and set(on_host) <= set(mute) else []
 
 
 def stack(log: Sequence[str]) -> list[str]:

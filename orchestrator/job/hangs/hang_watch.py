@@ -1,6 +1,6 @@
 """Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end.
 
-The signs of progress are small files that ranks, their wrappers and the relay write.
+It records slow ranks, too. The signs of progress are small files that ranks, their wrappers and the relay write.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from torusrun.orchestrator.job import gather
 from torusrun.orchestrator.job.gather import RankRecords
 from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent, symptom
 from torusrun.orchestrator.job.hangs.patience import NEVER, OTHER_S, REPORTS, UNKNOWN, Patience, Sign, Symptom
+from torusrun.orchestrator.job.load.monitor import LEAST_S, MOST_PER_S
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import attempt_folders, ledger, metrics
-from torusrun.orchestrator.run.folder.beat import Beat
+from torusrun.orchestrator.run.folder.at_work import Beat, NodeLoad, Slow, host_pulse_s, slow_ranks
 from torusrun.orchestrator.run.folder.events import Started
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.folder.records import NO_ROOM, End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -37,6 +36,7 @@ PULSES = 5  # that a silent host has left out, at least
 MOST_NODES = 50  # whose records are read in a pause
 LARGEST_WORD_BYTES = 256
 OTHER_WORK = "other work"  # that the program announced by a word
+CONFIRMED = 2  # looks that must agree on the slow ranks
 
 
 class HangWatch:
@@ -154,7 +154,7 @@ def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | 
         for earlier, event in began.items()
         if earlier < number and event.grid == placement.grid.dims and len(event.hosts) == len(placement.hosts)
     )
-    return min((found for earlier in same if (found := step_s(rows, earlier)) is not None), default=None)
+    return min((time_s for earlier in same if (time_s := step_s(rows, earlier)) is not None), default=None)
 
 
 class Signs:
@@ -190,10 +190,10 @@ class Signs:
 
     def _log(self, queried: bool) -> int:
         """The bytes of rank 0's log, without those that were added while the ranks were queried."""
-        found = size(self._attempt.rank_log(0))
-        self._stacks_bytes += found - self._log_bytes if queried else 0
-        self._log_bytes = found
-        return found - self._stacks_bytes
+        bytes_ = size(self._attempt.rank_log(0))
+        self._stacks_bytes += bytes_ - self._log_bytes if queried else 0
+        self._log_bytes = bytes_
+        return bytes_ - self._stacks_bytes
 
     def _steps(self) -> list[int]:
         """The newest steps that the ranks of all nodes reported to their wrappers."""
@@ -216,3 +216,36 @@ def size(path: Path) -> int:
         return status(path).st_size
     except OSError:
         return 0
+
+
+class SlowWatch:
+    """Reads the records as often as they are written, and keeps `ranks/slow.json`, which `status` reads."""
+
+    def __init__(self, attempt: Attempt, placement: Placement) -> None:
+        self._attempt = attempt
+        self._first = {slot.host: slot.rank for slot in placement.slots if slot.local_rank == 0}
+        self._every_s = max(LEAST_S, len(self._first) / MOST_PER_S)
+        self._due_s = 0.0
+        self._agreed, self._seen = 0, frozenset[int]()
+        self._written = frozenset[int]()
+
+    def look(self, now_s: float) -> None:
+        """Read the records if they are due, and record a change that CONFIRMED looks agree on."""
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + self._every_s
+        loads = {host: NodeLoad.read(self._attempt.node_load(rank)) for host, rank in self._first.items()}
+        slowest = slow_ranks({host: load.ranks for host, load in loads.items() if load})
+        ranks = frozenset(slowest.ranks if slowest else ())
+        self._agreed = self._agreed + 1 if ranks == self._seen else 1
+        self._seen = ranks
+        if self._agreed >= CONFIRMED and ranks != self._written:
+            self._record(slowest)
+            self._written = ranks
+
+    def _record(self, slowest: Slow | None) -> None:
+        with contextlib.suppress(SiteError, OSError):  # a full disk
+            if slowest:
+                slowest.write(self._attempt.slow)
+            else:
+                self._attempt.slow.unlink(missing_ok=True)

@@ -11,8 +11,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.images import runtime
 from torusrun.orchestrator.job.image import stage
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.image import recorded as image_kept

@@ -15,7 +15,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.run.folder.node_load import GpuLoad
+from torusrun.orchestrator.run.folder.at_work import GpuLoad
 
 ASKED = ("index", "utilization.gpu", "memory.used", "memory.total", "power.draw")
 ANSWER_S = 20.0
@@ -104,5 +104,5 @@ def _gpu(number: int, row: Mapping[str, str]) -> GpuLoad:
 
 def _number(text: str) -> float | None:
     """The number before a unit; None for '[N/A]' and '[Not Supported]'."""
-    found = re.match(r"\s*(\d+(\.\d+)?)( |$)", text)
-    return float(found[1]) if found else None
+    match = re.match(r"\s*(\d+(\.\d+)?)( |$)", text)
+    return float(match[1]) if match else None

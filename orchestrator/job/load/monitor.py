@@ -8,19 +8,16 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.job.load import cores, interfaces
 from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
 from torusrun.orchestrator.job.load.step_times import BeatFile, StepsTold, address
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.files import job_memory
 
@@ -28,23 +25,60 @@ LEAST_S = 5.0
 MOST_PER_S = 50  # records that all nodes of a run write to their shared file system
 FIRST_S = 1.0
 END_S = 0.5  # how long the end waits for a record that is being written
+WITHOUT_GUESTS = 8  # user, nice, system, idle, iowait, irq, softirq, steal; user includes the time of guests
+IDLE = (3, 4)  # idle, iowait
 
 
 @dataclass(frozen=True)
-class Watched:
-    """The parts of this node whose load is recorded: the job's cores, its network, and its ranks."""
+class CpuTime:
+    """The time that some cores worked, and all their time, in clock ticks since the start of the node."""
 
-    cores: Collection[int]
-    ranks: Collection[int]
-    interface: str | None
-    hcas: Collection[str]
+    worked: int
+    all: int
+
+    def share(self, before: CpuTime) -> float | None:
+        """The share of the time since `before` in which the cores worked; None if no time has passed."""
+        passed = self.all - before.all
+        return min(max((self.worked - before.worked) / passed, 0.0), 1.0) if passed > 0 else None
+
+
+def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
+    """The time of these cores together, from the text of /proc/stat. Raises ValueError if it is cut off."""
+    worked = total = 0
+    for line in stat.splitlines():
+        name, *words = line.split() or [""]
+        if not name.startswith("cpu"):
+            break
+        if name[3:].isdigit() and int(name[3:]) in cores:
+            ticks = [int(word) for word in words[:WITHOUT_GUESTS]]
+            total += sum(ticks)
+            worked += sum(ticks) - sum(ticks[n] for n in IDLE if n < len(ticks))
+    return CpuTime(worked, total)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The counters of a node; None for those that it did not report."""
+
+    cpu: CpuTime | None = None
+    memory: tuple[int, int] | None = None  # used, and all
+
+
+def look(cores: Collection[int], root: Path = Path("/")) -> Look:
+    """The current counters. Raises nothing if the node does not report one."""
+    cpu = memory = None
+    with contextlib.suppress(OSError, ValueError):
+        cpu = cpu_time((root / "proc/stat").read_text(), cores)
+    with contextlib.suppress(OSError, ValueError):
+        memory = job_memory.memory(root)
+    return Look(cpu, memory)
 
 
 class Monitor:
-    """`with Monitor(...):` writes the load of this node into the record of the attempt's `rank`."""
+    """`with Monitor(...):` writes the load of the job's `cores` and `ranks` here into the record of the first rank."""
 
-    def __init__(self, attempt: Attempt, rank: int, nodes: int, watched: Watched) -> None:
-        self._attempt, self._path, self._watched = attempt, attempt.node_load(rank), watched
+    def __init__(self, attempt: Attempt, ranks: Sequence[int], nodes: int, cores: Collection[int]) -> None:
+        self._attempt, self._path, self._ranks, self._cores = attempt, attempt.node_load(ranks[0]), ranks, cores
         self._every_s = max(LEAST_S, nodes / MOST_PER_S)
         self._stop, self._stopping = os.pipe()
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
@@ -70,17 +104,20 @@ class Monitor:
             os.close(self._stop)
 
     def _watch(self) -> None:
-        steps = StepsTold(address(self._attempt), self._watched.ranks, BeatFile(self._attempt.beat))
+        steps = StepsTold(address(self._attempt), self._ranks, BeatFile(self._attempt.beat))
         gpus = GpuWatch(self._every_s) if DRIVER.exists() else None
         with contextlib.closing(steps), contextlib.closing(gpus) if gpus else contextlib.nullcontext():
-            before, until_s = look(self._watched), time.monotonic() + random.uniform(FIRST_S, self._every_s)
+            before, until_s = look(self._cores), time.monotonic() + random.uniform(FIRST_S, self._every_s)
             while steps.wait(until_s, self._stop):
-                now = look(self._watched)
+                now = look(self._cores)
+                used, total = now.memory or (None, None)
                 load = NodeLoad(
                     at_s=round(time.time(), 3),
                     every_s=self._every_s,
-                    cores=len(self._watched.cores),
-                    **means(before, now),
+                    cores=len(self._cores),
+                    busy=now.cpu.share(before.cpu) if now.cpu and before.cpu else None,
+                    memory_bytes=used,
+                    memory_total_bytes=total,
                     gpus=gpus.newest() if gpus else (),
                     ranks=steps.newest(),
                 )
@@ -89,53 +126,12 @@ class Monitor:
                 before, until_s = now, max(until_s, time.monotonic() - self._every_s) + self._every_s
 
 
-def of_node(
-    attempt: Attempt, order: LaunchOrder, placement: Placement, host: str, *, cores: Collection[int]
-) -> Monitor:
-    """The monitor of this node, which is `host` of the placement, recorded under the first rank that is placed here.
+def of_node(attempt: Attempt, placement: Placement, host: str, cores: Collection[int]) -> Monitor:
+    """The monitor of this node, which is `host` of the placement, for the job's `cores` on it.
 
-    `cores` are the job's cores on this node. Raises SiteError if no rank is placed here.
+    Raises SiteError if no rank is placed here.
     """
     here = [slot.rank for slot in placement.slots if slot.host == host]
     if not here:
         raise SiteError(f"{attempt.placement}: no rank is placed on {host}")
-    return Monitor(attempt, here[0], len(placement.hosts), Watched(cores, here, order.interface, order.hcas))
-
-
-@dataclass(frozen=True)
-class Look:
-    """The counters of a node at a time of time.monotonic(); None for those that it did not report."""
-
-    at_s: float
-    cpu: cores.CpuTime | None = None
-    load: float | None = None
-    memory: tuple[int, int] | None = None
-    network: interfaces.Counters | None = None
-
-
-def look(watched: Watched, root: Path = Path("/")) -> Look:
-    """The current counters. Raises nothing if the node does not report one."""
-    readers: Mapping[str, Callable[[], Any]] = {
-        "cpu": lambda: cores.cpu_time((root / "proc/stat").read_text(), watched.cores),
-        "load": lambda: cores.load_average((root / "proc/loadavg").read_text()),
-        "memory": lambda: job_memory.memory(root),
-        "network": lambda: interfaces.counters(watched.interface, watched.hcas, root),
-    }
-    found: dict[str, Any] = {}
-    for name, read in readers.items():
-        with contextlib.suppress(OSError, ValueError):
-            found[name] = read()
-    return Look(time.monotonic(), **found)
-
-
-def means(before: Look, now: Look) -> Mapping[str, Any]:
-    """The values of a record for the time between two looks."""
-    used, total = now.memory or (None, None)
-    links = interfaces.rates(before.network or {}, now.network or {}, now.at_s - before.at_s)
-    return {
-        "busy": now.cpu.share(before.cpu) if now.cpu and before.cpu else None,
-        "load": now.load,
-        "memory_bytes": used,
-        "memory_total_bytes": total,
-        "links": tuple(links),
-    }
+    return Monitor(attempt, here, len(placement.hosts), cores)

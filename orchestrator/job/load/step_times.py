@@ -22,8 +22,7 @@ from statistics import median
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.run.folder.beat import Beat
-from torusrun.orchestrator.run.folder.node_load import RankSteps
+from torusrun.orchestrator.run.folder.at_work import Beat, RankSteps
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.reporting import heartbeat
 

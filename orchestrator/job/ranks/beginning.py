@@ -1,4 +1,10 @@
-"""Starts the program of a rank, on the host or in its image, and waits for what it leaves behind."""
+"""Starts the program of a rank, on the host or in its image, and waits for what it leaves behind.
+
+The meeting point of a user's program is an address and a free port of rank 0's host, recorded in the attempt. Rank 0's
+wrapper keeps the port bound, without listening, as long as its program lives. So the kernel gives it to no process that
+asks for any free port. The program's own store can listen on it, since all of PyTorch's bind with SO_REUSEADDR. So can
+another user of the host who names this port with that option: docs/concepts/security.md.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +13,22 @@ import math
 import os
 import select
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, required, write_json
 from torusrun.orchestrator.job.start.launch_order import Rank, secrets_of
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: they would mislead the program
+LONGEST_S = 600.0  # rank 0 may copy an image first
+LOOK_S = 0.1
 
 
 def begin(rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack) -> subprocess.Popen[bytes]:
@@ -52,8 +65,6 @@ def _command(rank: Rank, kept: Sequence[int], held: contextlib.ExitStack) -> tup
     """
     program, meets, inherited = rank.order.program, None, dict(os.environ)
     if program.rendezvous:
-        from torusrun.orchestrator.job.ranks.meeting import meeting, open_meeting
-
         if rank.number == 0:
             held.enter_context(open_meeting(rank.attempt, rank.order.interface))
         meets = meeting(rank.attempt)
@@ -84,7 +95,7 @@ class LeftBehind:
         self._end, self.kept = os.pipe()
 
     def begun(self) -> None:
-        """The program has inherited the descriptor."""
+        """Close this process's own descriptor, once the program has inherited it."""
         os.close(self.kept)
 
     def wait(self, most_s: float) -> bool:
@@ -95,3 +106,35 @@ class LeftBehind:
             return bool(waiting.poll(math.ceil(most_s * 1000)))
         finally:
             os.close(self._end)
+
+
+def open_meeting(attempt: Attempt, interface: str | None) -> socket.socket:
+    """As rank 0, choose and record the address and the port. The returned socket holds the port until it is closed.
+
+    Raises SiteError if the interface has no address, or no port is free.
+    """
+    from torusrun.training.meeting.addresses import RendezvousError, address_of_host  # most ranks need none
+
+    try:
+        family, address = address_of_host(interface)
+    except RendezvousError as error:
+        raise SiteError(str(error)) from None
+    held = socket.socket(family, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held.bind((address, 0))
+    except OSError as error:
+        held.close()
+        raise SiteError(f"{address}: no port is free on {socket.gethostname()}: {error.strerror}") from None
+    write_json(attempt.rendezvous, {"address": address, "port": held.getsockname()[1]}, secret=True)
+    return held
+
+
+def meeting(attempt: Attempt) -> tuple[str, int]:
+    """(address, port) that rank 0 recorded, for which this waits. Raises SiteError if it waits in vain."""
+    until_s = time.monotonic() + LONGEST_S
+    while (record := read_object(attempt.rendezvous)) is None:
+        if time.monotonic() > until_s:
+            raise SiteError(f"{attempt.rendezvous}: rank 0 has not said where the ranks meet")
+        time.sleep(LOOK_S)
+    return required(attempt.rendezvous, record, "address", str), required(attempt.rendezvous, record, "port", int)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,18 +14,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from torusrun.orchestrator.base import proc
-from torusrun.orchestrator.base.errors import TorusrunError
+from torusrun.orchestrator.base import proc, process
+from torusrun.orchestrator.base.environment import which
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.job.ranks import stacks
+from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.folder import claim
+from torusrun.orchestrator.run.folder.at_work import host_pulse_s
 from torusrun.orchestrator.run.folder.log_times import Recorder
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 POLL_S = 0.2
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
+PY_SPY_S = 3.0  # the supervisor waits a little longer for an answer
+THREAD = re.compile(r"^Thread (\d+) .*$")
+FRAME = re.compile(r"^    (.+) \((.+):(\d+)\)$")
 
 
 class RankProgram:
@@ -74,8 +79,7 @@ class RankProgram:
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
         program = self._program()
-        shown = self.program.shows_stack or stacks.by_py_spy(program, self.attempt.rank_log(self.rank))
-        stacks.ask_flight_recorder(program, self.rank)
+        shown = self.program.shows_stack or by_py_spy(program, self.attempt.rank_log(self.rank))
         disk, work, state = proc.waits_for_disk(program), proc.work_of(program), proc.state_of(program)
         if work.stopped and state == "S":  # a shell that waits for it
             state = "T"
@@ -123,3 +127,29 @@ class RankProgram:
         """Write a record for the supervisor. Errors are ignored: the supervisor notices a full disk itself."""
         with contextlib.suppress(TorusrunError):
             write_json(path, {"t": time.time(), **values})
+
+
+def by_py_spy(pid: int, log: Path) -> bool:
+    """Append the stacks of a Python's threads to `log`, as faulthandler would; False without py-spy or a Python."""
+    py_spy = which("py-spy")
+    if not py_spy:
+        return False
+    with contextlib.suppress(SiteError, OSError):
+        command = [py_spy, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
+        dump = as_faulthandler(process.run(command, timeout_s=PY_SPY_S).stdout, pid)
+        with open(open_regular(log, os.O_WRONLY | os.O_APPEND), "ab") as file:
+            return file.write(dump.encode()) > 0
+    return False
+
+
+def as_faulthandler(dump: str, main: int) -> str:
+    """py-spy's output in the format of faulthandler, with the main thread last."""
+    threads: dict[int, list[str]] = {}
+    lines: list[str] = []
+    for line in dump.splitlines():
+        if thread := THREAD.match(line):
+            lines = threads.setdefault(int(thread[1]), [f"Thread 0x{int(thread[1]):016x} (most recent call first):"])
+        elif frame := FRAME.match(line):
+            lines.append(f'  File "{frame[2]}", line {frame[3]} in {frame[1]}')
+    ordered = sorted(threads, key=lambda number: number == main)
+    return "".join(f"{line}\n" for number in ordered for line in threads[number])

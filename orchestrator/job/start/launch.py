@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.schedulers import launchers, remote_shell
-from torusrun.orchestrator.schedulers.launchers.launcher import PASSED, Launch, Launcher
+from torusrun.orchestrator.schedulers.launchers import PASSED, Launch, Launcher
 
 VERSION_S = 30.0
 

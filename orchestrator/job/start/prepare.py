@@ -20,7 +20,7 @@ from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.orchestrator.schedulers.topology import node_type
 
 
@@ -40,16 +40,16 @@ def prepare(
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     program = program_of(plan, run, attempt, image)
     by_pyxis = pyxis.used(plan.site.container.runtime)
-    found = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
-    order = launch_order(plan, program, launcher, image, found)
+    image_runtime = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
+    order = launch_order(plan, program, launcher, image, image_runtime)
     write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
     return program
 
 
 def launch_order(
-    plan: Plan, program: Program, launcher: Launcher, image: Image | None, found: runtime.Runtime | None
+    plan: Plan, program: Program, launcher: Launcher, image: Image | None, image_runtime: runtime.Runtime | None
 ) -> LaunchOrder:
-    """The order for every rank's wrapper; `found` is the runtime that starts the image, if any."""
+    """The order for every rank's wrapper; `image_runtime` is the runtime that starts the image, if any."""
     in_image = image is not None and pyxis.used(plan.site.container.runtime)
     if image and in_image:
         program = replace(program, environment={**variables(image.bound_training), **program.environment})
@@ -60,7 +60,7 @@ def launch_order(
         hcas=plan.site.node.hcas,
         beside=beside(node_type(plan.site.node), plan.ranks_per_node),
         interface=plan.site.node.interface,
-        container=_rank_image(plan, image, program, found) if image and found else None,
+        container=_rank_image(plan, image, program, image_runtime) if image and image_runtime else None,
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,
         host_variable=schedulers.get(plan.site.scheduler).variables.host,
@@ -92,9 +92,9 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
     return os.pathsep.join(filter(None, entries))
 
 
-def _rank_image(plan: Plan, image: Image, program: Program, found: runtime.Runtime) -> RankImage:
+def _rank_image(plan: Plan, image: Image, program: Program, image_runtime: runtime.Runtime) -> RankImage:
     from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
-    container = run_image.container(plan, image, found)
+    container = run_image.container(plan, image, image_runtime)
     known = {**vars(container), "directory": program.directory or container.directory}
     return RankImage(**known, stage=plan.site.container.stage, sha256=image.sha256)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torusrun.orchestrator.base.json_files import parsed
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.job.wire.connection import Broken, Connection, Frame
+from torusrun.orchestrator.job.connection import Broken, Connection, Frame
 from torusrun.orchestrator.run.folder.node_findings import NodeFindings
 
 Said = TypeVar("Said")

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import TorusrunError
-from torusrun.orchestrator.job.wire.connection import Connection
-from torusrun.orchestrator.job.wire.proof import CALLING, Proofs
+from torusrun.orchestrator.job.connection import CALLING, Connection, Proofs
 from torusrun.orchestrator.nodes.preflight import order as orders
 from torusrun.orchestrator.nodes.preflight import pair
 from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
@@ -25,7 +24,7 @@ from torusrun.orchestrator.nodes.preflight.gpus import Gpus
 from torusrun.orchestrator.nodes.preflight.machine import machine
 from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode
 from torusrun.orchestrator.nodes.preflight.ports import ports
-from torusrun.orchestrator.place.hosts.this_host import this_host
+from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.meeting.addresses import RendezvousError, listen

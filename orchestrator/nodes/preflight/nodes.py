@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from torusrun.orchestrator.job.wire.connection import Connection
-from torusrun.orchestrator.job.wire.proof import CALLED, Proofs
+from torusrun.orchestrator.job.connection import CALLED, Connection, Proofs
 from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.training.meeting.addresses import RendezvousError, listen

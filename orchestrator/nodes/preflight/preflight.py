@@ -32,15 +32,14 @@ from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode, w
 from torusrun.orchestrator.nodes.preflight.rounds import measured
 from torusrun.orchestrator.run.bad_nodes.noted import found_bad
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import LeftOut
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.schedulers.launchers.launcher import Launcher
+from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 from torusrun.training.meeting.addresses import RendezvousError
 

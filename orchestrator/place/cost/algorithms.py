@@ -95,10 +95,10 @@ def _hierarchical(layout: Layout, dims: Sequence[int]) -> Cost:
     """
     down, up = list[PhaseLinks](), list[PhaseLinks]()
     for ranks in dims[:-1]:
-        found = layout.torus((ranks, layout.ranks // ranks))
-        gloo = found.backend == "gloo"
-        down.append(_passing(found.phases[0], 2 * (ranks - 1) / ranks if gloo else 1.0))
-        up.insert(0, _passing(found.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
+        ring = layout.torus((ranks, layout.ranks // ranks))
+        gloo = ring.backend == "gloo"
+        down.append(_passing(ring.phases[0], 2 * (ranks - 1) / ranks if gloo else 1.0))
+        up.insert(0, _passing(ring.phases[0], float((ranks - 1).bit_length()) if gloo else 1.0))
         layout = layout.leaders(ranks)
     last = layout.torus((dims[-1],))
     return replace(last, phases=(*down, last.phases[0], *up), busiest_s_per_byte=0.0).unchunked_s

@@ -8,6 +8,7 @@ group and its busiest link.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,35 @@ class PhaseLinks:
     def sent(self) -> float:
         """What a rank sends, per byte of gradient."""
         return self.times * (self.ranks - 1) / self.ranks * self.share
+
+
+@lru_cache(maxsize=64)
+def edges(nodes: int) -> tuple[tuple[int, int], ...]:
+    """The (child, parent) edges of NCCL's two trees over nodes 0, 1, ...
+
+    Every node is inner in one tree and a leaf in the other. Each tree carries half of the bytes to the root and back.
+    Source: NCCL 2.30.7, src/graph/trees.cc, commit 5067397 (verified).
+    """
+    tree = [(node, _parent(nodes, node)) for node in range(1, nodes)]
+    if nodes % 2:
+        other = [((a + 1) % nodes, (b + 1) % nodes) for a, b in tree]
+    else:
+        other = [(nodes - 1 - a, nodes - 1 - b) for a, b in tree]
+    return (*tree, *other)
+
+
+def _parent(nodes: int, node: int) -> int:
+    bit = node & -node
+    up = (node ^ bit) | (bit << 1)
+    return up if up < nodes else node ^ bit
+
+
+@lru_cache(maxsize=256)
+def most_leaving(nodes: int, block: int) -> int:
+    """The most edges that leave one of the blocks 0 to block-1, block to 2 block - 1, ..."""
+    leaving: dict[int, int] = {}
+    for a, b in edges(nodes):
+        if a // block != b // block:
+            for end in (a // block, b // block):
+                leaving[end] = leaving.get(end, 0) + 1
+    return max(leaving.values(), default=0)

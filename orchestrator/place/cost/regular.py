@@ -10,16 +10,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 
-from torusrun.orchestrator.place.cost import double_tree
 from torusrun.orchestrator.place.cost.algorithms import TORUS, GridTime, best_of, cost_of, unchunked_s
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime, Backend
-from torusrun.orchestrator.place.cost.links import Level, Network
 from torusrun.orchestrator.place.cost.nccl import Algorithm
-from torusrun.orchestrator.place.cost.phases import PhaseLinks, TreeLinks
+from torusrun.orchestrator.place.cost.phases import PhaseLinks, TreeLinks, most_leaving
 from torusrun.orchestrator.place.cost.shapes import shapes
 from torusrun.training.recipe.train import SyncKeys
+
+
+@dataclass(frozen=True)
+class Level:
+    """One kind of link: `members` units (GPUs, then nodes, then racks) meet here, each over its own link."""
+
+    name: str
+    members: int
+    bandwidth_bytes_per_s: float  # of one member's link, one direction
+    latency_s: float  # of one step across the link
+    sharing: int = 1  # ranks behind one link that may send at the same time
+
+    def share_bytes_per_s(self, flows: int) -> float:
+        """The bandwidth that each of `flows` gets on a member's link: an equal part."""
+        return self.bandwidth_bytes_per_s / max(1, min(flows, self.sharing))
+
+
+@dataclass(frozen=True)
+class Network:
+    """Levels from the innermost to the outermost; ranks are numbered along them (node-major order)."""
+
+    levels: tuple[Level, ...]
+    used: int = 0  # ranks, if they do not fill the outermost units; 0 for all
+    compute_capability: int = 80  # of the GPUs, 70 for sm_70; 80 if unknown
+
+    @property
+    def ranks(self) -> int:
+        return self.used or prod(level.members for level in self.levels)
+
+    def unit_ranks(self, index: int) -> int:
+        """Ranks behind one link of level `index`."""
+        return prod(level.members for level in self.levels[:index])
+
+    def holding(self, ranks: int) -> Network:
+        """The smallest part of this network with room for `ranks`; the outermost level grows as needed."""
+        kept: list[Level] = []
+        units = ranks
+        for index, level in enumerate(self.levels):
+            last = index == len(self.levels) - 1
+            kept.append(replace(level, members=units if last else min(level.members, units)))
+            units = ceil(units / level.members)
+            if units <= 1:
+                break
+        return replace(self, levels=tuple(kept), used=ranks)
 
 
 @dataclass(frozen=True)
@@ -121,7 +163,7 @@ def _with_tree(phase: PhaseLinks, network: Network, crossings: Sequence[Crossing
     loads = [2.0 if crossing.used else 0.0 for crossing in crossings]
     for index in range(2, len(crossings)):
         block = max(1, network.unit_ranks(index) // stride // chain)
-        loads[index] = double_tree.most_leaving(nodes, block) / 2 if crossings[index].used else 0.0
+        loads[index] = most_leaving(nodes, block) / 2 if crossings[index].used else 0.0
     links_s = [load * phase.share * crossing.rank_s_per_byte for load, crossing in zip(loads, crossings, strict=True)]
     near_s, far_s = crossings[0].level.latency_s, max((c.level.latency_s for c in crossings[1:] if c.used), default=0.0)
     return replace(phase, tree=TreeLinks(chain, nodes, near_s, far_s, max(links_s)))

@@ -16,15 +16,6 @@ NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 ATTRIBUTE = re.compile(r"[A-Za-z_-]+=\S*")  # of Open MPI, MPICH and DeepSpeed, as in slots=4
 GRID_ENGINE = re.compile(r"(\S+)\s+\d+\s+\S+@\S+\s+\S+")  # PE_HOSTFILE: host, slots, queue, processors
 WORD = re.compile(r"(?:[^@:\[\]]+@)?(?P<hosts>.*?)(?::[0-9]+)?")  # user@host:slots
-STRANGE = {
-    "^": "a host that is left out; write only those that take part",
-    "+": "a host by its number; write its name",
-    "@": "a group of ClusterShell; write its hosts, as `nodeset -e {0}` prints them",
-    "[": "the title of a group; remove it, and write one kind of hosts into a file",
-    "-": "an item of YAML; write hosts only, one per line",
-    "{": "a form of another program; write hosts only, one per line",
-    '"': "a form of another program; write hosts only, one per line",
-}
 
 
 class WrongLine(SiteError):
@@ -71,20 +62,11 @@ def _of_word(word: str, most: int) -> list[str]:
             hosts.append(part)
             continue
         match = WORD.fullmatch(part)
-        named = expand(match["hosts"], most - len(hosts)) if match and not _is_strange(part) else []
+        named = expand(match["hosts"], most - len(hosts)) if match else []
         if wrong := next((name for name in named or [part] if not NAME.fullmatch(name)), None):
-            raise SiteError(_reason(wrong))
+            raise SiteError(f"{_short(wrong)!r} is not the name of a host")
         hosts += named
     return hosts
-
-
-def _is_strange(part: str) -> bool:
-    return part.startswith(tuple(STRANGE)) and not re.match(r"\[[0-9,/-]+\]", part)
-
-
-def _reason(wrong: str) -> str:
-    known = STRANGE.get(wrong[0])
-    return f"{_short(wrong)!r} is {known.format(wrong) if known else 'not the name of a host'}"
 
 
 def _short(text: str) -> str:

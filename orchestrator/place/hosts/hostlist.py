@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.terminal.plain import plain
 
 MOST_HOSTS = 1_000_000
 LONGEST_HOST = 253  # characters of a name in the DNS (RFC 1035)
@@ -98,7 +99,7 @@ def _expand_word(word: str, whole: str, most: int) -> list[str]:
         raise SiteError(f"a host's name of more than {LONGEST_HOST} characters: {_short(word)}")
     names = [""]
     for text, several in zip(parts[::2], [*ranges, None], strict=True):
-        numbers = [f"{n:0{width}}" for found, width in several for n in found] if several else [""]
+        numbers = [f"{n:0{width}}" for each, width in several for n in each] if several else [""]
         names = [f"{name}{text}{number}" for name in names for number in numbers]
     return names
 
@@ -120,3 +121,11 @@ def _no_list(whole: str, at: str) -> SiteError:
 
 def _short(text: str) -> str:
     return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}..."
+
+
+def folded(hosts: Sequence[str]) -> str:
+    """'g[0001-0004]'; names that a host list cannot hold stay unchanged."""
+    try:
+        return plain(fold(hosts)) if hosts else ""
+    except SiteError:
+        return plain(",".join(hosts))

@@ -1,4 +1,4 @@
-"""A cluster as plain values: nodes with their adapters, and a tree of switches above them.
+"""A cluster as plain values, and how it is built: nodes with their adapters, and a tree of switches above them.
 
 A tree is enough to compute the bytes on each bundle of cables. The spine switches of a fat tree become one switch,
 whose uplinks have the bandwidth of all parallel cables together. This assumes that routing spreads traffic evenly.
@@ -7,13 +7,18 @@ Bandwidths are per direction; links are full duplex.
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.hostlist import by_numbers
 from torusrun.orchestrator.place.hosts.same_host import same_host
+
+UPLINK_S = 1e-6  # latency of every uplink on a message's way, added to the network's latency [from memory]
 
 
 @dataclass(frozen=True)
@@ -69,16 +74,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts in order and the switches above them. Raises SiteError if the switches are not a tree.
-
-    `ordered`: neighbours on a leaf are near each other, as on a ring.
-    """
+    """Hosts in order and the switches above them. Raises SiteError if the switches are not a tree."""
 
     node: NodeType
     hosts: tuple[Host, ...]
     switches: tuple[Switch, ...]
     source: str = field(default="", compare=False)
-    ordered: bool = False
 
     def __post_init__(self) -> None:
         for host in self.hosts:
@@ -94,24 +95,20 @@ class Cluster:
 
     def path(self, leaf: str) -> tuple[Switch, ...]:
         """The switches from a leaf to the top."""
-        found: dict[str, Switch] = {}
+        switches: dict[str, Switch] = {}
         name: str | None = leaf
         while name is not None:
-            if name in found:
+            if name in switches:
                 raise SiteError(f"the switches of {self.source or 'the topology'} form a cycle at {name!r}")
             if name not in self.switch:
                 raise SiteError(f"{self.source or 'the topology'} has no switch {name!r}")
-            found[name] = self.switch[name]
-            name = found[name].parent
-        return tuple(found.values())
+            switches[name] = self.switch[name]
+            name = switches[name].parent
+        return tuple(switches.values())
 
     def in_order(self, names: Sequence[str]) -> tuple[Host, ...]:
-        """Each of the hosts once, by name or, if the cluster is ordered, by place. Raises SiteError as `only` does."""
-        found = self.only(sorted({*names}, key=by_numbers))
-        if not self.ordered:
-            return found
-        place = {host.name: i for i, host in enumerate(self.hosts)}
-        return tuple(sorted(found, key=lambda host: place[host.name]))
+        """Each of the hosts once, by name. Raises SiteError as `only` does."""
+        return self.only(sorted({*names}, key=by_numbers))
 
     def only(self, names: Sequence[str]) -> tuple[Host, ...]:
         """The hosts of these names, in that order; a domain that only one side has is ignored.
@@ -121,11 +118,126 @@ class Cluster:
         short = {name.partition(".")[0]: host for name, host in self.host.items()}
         near = {name: short.get(name.partition(".")[0]) for name in names}
         near = {name: host if host and same_host(name, host.name) else None for name, host in near.items()}
-        found = [self.host.get(name) or near[name] for name in names]
-        missing = [name for name, host in zip(names, found, strict=True) if host is None]
+        hosts = [self.host.get(name) or near[name] for name in names]
+        missing = [name for name, host in zip(names, hosts, strict=True) if host is None]
         if missing:
             raise SiteError(
                 f"{self.source or 'the topology'} lacks {len(missing)} of {len(names)} hosts: "
                 f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}"
             )
-        return tuple(host for host in found if host is not None)
+        return tuple(host for host in hosts if host is not None)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A topology: the hosts of every leaf switch, and the parent of every switch that has one."""
+
+    leaves: Mapping[str, Sequence[str]]
+    parents: Mapping[str, str] = field(default_factory=dict)
+
+
+def cluster_of(
+    tree: Tree,
+    node: NodeType,
+    uplink_share: float,
+    source: str,
+    slow: Mapping[str, float] = MappingProxyType({}),
+) -> Cluster:
+    """The cluster: a leaf's uplink carries `uplink_share` of its hosts' total traffic; a higher switch's uplink carries
+    all traffic from below.
+
+    `slow` are hosts and switches with slow links, with the share of bandwidth left. Raises SiteError for a host on two
+    leaves, a cycle of switches, or a fault of an unknown host or switch.
+    """
+    _check_once(tree, source)
+    top = _tops(tree)
+    capacity = _uplinks(tree, node.inter_node.bandwidth_bytes_per_s * uplink_share)
+    switches = []
+    for name in dict.fromkeys([*tree.leaves, *tree.parents, *tree.parents.values()]):  # leaves first
+        parent = tree.parents.get(name) or (top if name != top else None)
+        uplink = Link(capacity[name] * slow.get(name, 1.0), UPLINK_S) if parent else None
+        switches.append(Switch(name, parent, uplink))
+    if top not in tree.parents.values() and top not in tree.leaves:
+        switches.append(Switch(top))
+    hosts = tuple(
+        Host(name, leaf, node.inter_node.slowed(slow.get(name, 1.0)), node.gpus)
+        for leaf, names in tree.leaves.items()
+        for name in names
+    )
+    known = {host.name for host in hosts} | {switch.name for switch in switches}
+    if strange := [name for name in slow if name not in known]:
+        raise SiteError(f"{source}: 'slow' names {', '.join(strange)}, which the topology does not have")
+    return Cluster(node, hosts, tuple(switches), source)
+
+
+def _check_once(tree: Tree, source: str) -> None:
+    leaf_of: dict[str, str] = {}
+    for leaf, names in tree.leaves.items():
+        for name in names:
+            if name in leaf_of:
+                raise SiteError(
+                    f"{source}: {name} is below both {leaf_of[name]} and {leaf}; a host has one leaf switch"
+                )
+            leaf_of[name] = leaf
+    if not leaf_of:
+        raise SiteError(f"{source}: it has no hosts")
+
+
+def _tops(tree: Tree) -> str:
+    """The top switch; if several switches have no parent, a new one above them."""
+    names = dict.fromkeys([*tree.leaves, *tree.parents.values()])
+    tops = [name for name in names if name not in tree.parents]
+    return tops[0] if len(tops) == 1 else "(above)"
+
+
+def _uplinks(tree: Tree, host_bytes_per_s: float) -> Mapping[str, float]:
+    """The total bandwidth from below every switch."""
+    capacity: dict[str, float] = defaultdict(float)
+    for leaf, names in tree.leaves.items():
+        step: str | None = leaf
+        for _ in range(len(tree.parents) + 1):  # a cycle ends here; it is reported when the cluster is made
+            if step is None:
+                break
+            capacity[step] += len(names) * host_bytes_per_s
+            step = tree.parents.get(step)
+    return capacity
+
+
+def racks(hosts: Sequence[str], pattern: str, rack_nodes: int | None, first: int = 1) -> Tree:
+    """Hosts g0001 ... with 34 to a rack: g0034 is the last of rack 1.
+
+    A group 'rack' in `pattern` names the rack itself. Racks are in the order of their numbers or, if named, of their
+    names. Raises SiteError for a name that does not fit the pattern.
+    """
+    compiled = _compiled(pattern)
+    below: dict[tuple[int, str], list[str]] = {}
+    for host in hosts:
+        below.setdefault(_rack(host, compiled, rack_nodes, first), []).append(host)
+    return Tree({name: names for (_, name), names in sorted(below.items())})
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise SiteError(f"topology.pattern {pattern!r} is not a regular expression: {error}") from None
+    if not {"rack", "number"} & set(compiled.groupindex):
+        raise SiteError(f"topology.pattern {pattern!r} has neither a group (?P<number>...) nor (?P<rack>...)")
+    return compiled
+
+
+def _rack(host: str, pattern: re.Pattern[str], rack_nodes: int | None, first: int) -> tuple[int, str]:
+    match = pattern.fullmatch(host)
+    if not match:
+        raise SiteError(f"the host {host!r} does not match topology.pattern {pattern.pattern!r}")
+    groups = match.groupdict()
+    if groups.get("rack"):
+        return 0, str(groups["rack"])
+    number = groups.get("number") or ""
+    if rack_nodes is None or not number.isdigit() or int(number) < first:
+        raise SiteError(
+            f"the rack of {host!r} is unknown: its number is {number!r}, topology.first is {first}, "
+            f"topology.rack_nodes is {rack_nodes}"
+        )
+    rack = (int(number) - first) // rack_nodes + 1
+    return rack, f"rack{rack}"

@@ -1,11 +1,12 @@
 """Chooses the grid of a run: places its shapes of one to three levels on the hosts, and compares their all-reduces.
 
 Every shape is timed on a regular network. The best are placed by construction, and the best of those by `arrange` with
-full effort. So a choice takes as long as a grid that the run names.
+full effort. So a choice takes as long as a grid that the run names. `rows` compares an order with others of its hosts.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,15 +14,13 @@ from statistics import fmean
 
 from torusrun.orchestrator.place.cost.algorithms import TORUS, best_of, cost_of, unchunked_s
 from torusrun.orchestrator.place.cost.all_reduce import Backend
-from torusrun.orchestrator.place.cost.links import Level, Network
-from torusrun.orchestrator.place.cost.regular import RegularLayout
+from torusrun.orchestrator.place.cost.regular import Level, Network, RegularLayout
 from torusrun.orchestrator.place.cost.shapes import shapes
 from torusrun.orchestrator.place.hosts.model import Cluster
-from torusrun.orchestrator.place.placement.arrange import EFFORT, HUGE, LARGE, Arrangement, arrange
-from torusrun.orchestrator.place.placement.charge import Charge
-from torusrun.orchestrator.place.placement.exact import LARGEST
-from torusrun.orchestrator.place.placement.fabric import Fabric, fabric
+from torusrun.orchestrator.place.placement.arrange import EFFORT, HUGE, LARGE, Arrangement, Charge, arrange
+from torusrun.orchestrator.place.placement.fabric import Fabric, fabric, loads
 from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.search import LARGEST
 from torusrun.orchestrator.place.placement.timing import HostsLayout
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import SyncKeys
@@ -31,6 +30,7 @@ FEW_NODES = 32  # up to this number, all shapes are placed by construction
 CONSTRUCTED = ((LARGE, 4), (HUGE, 2))  # above it, shapes for each regular network: (below so many nodes, their number)
 OVERSUBSCRIBED = 1.05  # a ratio above this is mentioned
 PLACED = ((LARGEST, 8), (LARGE, 3))  # (at most so many nodes, number of shapes placed with full effort); beyond: 2
+SHUFFLES = range(5)
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def choices(
     charge = Charge(gradient_bytes, backend, sync)
 
     def placed(dims: tuple[int, ...], effort: int) -> Choice:
-        found = arrange(dims, hosts, ranks_per_node, cluster, effort, charge)
-        cost = cost_of(sync, HostsLayout(cluster, found.hosts, ranks_per_node, backend), dims)
-        return Choice(found, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
+        arrangement = arrange(dims, hosts, ranks_per_node, cluster, effort, charge)
+        cost = cost_of(sync, HostsLayout(cluster, arrangement.hosts, ranks_per_node, backend), dims)
+        return Choice(arrangement, cost(gradient_bytes), unchunked_s(cost, gradient_bytes))
 
     constructed = sorted((placed(dims, 0) for dims in candidates), key=_rank)
     most = next((shapes for nodes, shapes in PLACED if count <= nodes), 2)
@@ -156,3 +156,49 @@ def _racks(tree: Fabric) -> str:
             sent[uplink] += tree.host_bytes_per_s[kind]
     ratio = max((s / b for s, b in zip(sent, tree.uplink_bytes_per_s, strict=True)), default=0.0)
     return f", racks are {ratio:.2g}:1 oversubscribed" if ratio > OVERSUBSCRIBED else ""
+
+
+@dataclass(frozen=True)
+class OrderRow:
+    """An order, its loads, and its predicted all-reduce; a bound has no hop-bytes."""
+
+    order: str
+    all_reduce_s: float
+    largest_s_per_byte: float
+    hop_bytes: float | None
+    hottest: str
+
+
+def rows(
+    arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, sync: SyncKeys = TORUS
+) -> Iterator[OrderRow]:
+    """The order by the network, the alphabetical one, the median of random ones, that by switch, and the two bounds."""
+    rings = arrangement.rings
+
+    def row(order: str, hosts: Sequence[str]) -> OrderRow:
+        on_links = loads(rings.levels, cluster, hosts)
+        hottest = f"{on_links.hottest.kind} {on_links.hottest.name}" if on_links.hottest else "none"
+        cost = cost_of(sync, HostsLayout(cluster, hosts, rings.ranks_per_node, backend), rings.dims)
+        return OrderRow(order, cost(gradient_bytes), on_links.largest_s_per_byte, on_links.hop_bytes, hottest)
+
+    chance = random.Random(0)
+    shuffled = [row("random (median)", chance.sample(arrangement.hosts, len(arrangement.hosts))) for _ in SHUFFLES]
+    yield row("by the network", arrangement.hosts)
+    yield row("alphabetical", sorted(arrangement.hosts))
+    yield sorted(shuffled, key=lambda row: row.all_reduce_s)[len(SHUFFLES) // 2]
+    yield row("by switch", by_switch(arrangement.hosts, cluster))
+    for name, s_per_byte in (
+        ("bound of this grid", arrangement.grid_bound_s_per_byte),
+        ("bound of any scheme", arrangement.cut_bound_s_per_byte),
+    ):
+        yield OrderRow(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
+
+
+def by_switch(hosts: Sequence[str], cluster: Cluster) -> list[str]:
+    """The hosts leaf by leaf, within a leaf by name: as srun numbers tasks in Slurm 26.05.
+
+    Its plug-ins rank hosts by the number of their leaf switch or block; equal ranks keep the order of the node table,
+    which is that of names (topology_p_get_rank and _task_layout_topo, 26.05.3 [verified]).
+    """
+    place = {name: i for i, name in enumerate(cluster.switch)}
+    return [host.name for host in sorted(cluster.in_order(hosts), key=lambda host: place[host.leaf])]

@@ -28,11 +28,11 @@ class Grid:
 
     def at(self, rank: int) -> tuple[int, ...]:
         """The position of a rank on each level."""
-        found = []
+        positions = []
         for size in self.dims:
             rank, position = divmod(rank, size)
-            found.append(position)
-        return tuple(found)
+            positions.append(position)
+        return tuple(positions)
 
     def __str__(self) -> str:
         return "x".join(map(str, self.dims))

@@ -1,4 +1,4 @@
-"""The optimization problem of placement in numbers: a kind of host for every position.
+"""The optimization problem of placement in numbers: a kind of host for every position. Its lower bounds.
 
 Smaller is better: first the largest time per byte of gradient of any link, then the bytes times uplinks crossed (a
 host's own link carries its position's traffic at any position, so it adds a constant).
@@ -6,11 +6,11 @@ host's own link carries its position's traffic at any position, so it adds a con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
-from torusrun.orchestrator.place.placement.bound import fewest_crossing
 from torusrun.orchestrator.place.placement.fabric import Fabric
 from torusrun.orchestrator.place.placement.rings import Rings
 
@@ -84,3 +84,67 @@ class PlacementProblem:
 def rounded(largest: float, total: float) -> Cost:
     """A cost without the rounding errors of its last digits."""
     return round(largest, DIGITS), round(total, DIGITS)
+
+
+def fewest_crossing(rings: Rings, nodes: int) -> float:
+    """The fewest bytes per byte of gradient that leave any set of `nodes` positions of the grid.
+
+    Exact for rings. For a torus it is the edge-isoperimetric argument of `_boundary`: a lower bound that whole rows,
+    whole columns and rectangles attain. For three and more levels between the nodes it is the trivial bound 0.
+    """
+    if torus := rings.torus:
+        return _boundary(*torus, nodes)
+    if len(rings.dims) == 2:  # nodes span rows: the same argument for their ranks
+        return _boundary(*rings.dims, rings.hop(0), rings.hop(1), nodes * rings.ranks_per_node)
+    return 0.0
+
+
+@cache
+def _boundary(row: int, rows: int, row_hop: float, column_hop: float, chosen: int) -> float:
+    """The least sum of hops leaving `chosen` cells of a torus with `rows` rings of `row` cells.
+
+    At least one hop leaves each partly chosen row, and each partly chosen column. If there are both a full and an empty
+    row, every column is cut, and also a row unless `chosen` is whole rows. If there is an empty row and no full one,
+    all of the r >= 1 touched rows and k touched columns are cut, r k >= chosen. If every row is touched and none is
+    full, all rows are cut, and also a column unless `chosen` is whole columns. The other cases mirror these: the cells
+    not chosen.
+    """
+    if not 0 < chosen < row * rows:
+        return 0.0
+    return min(_half(row, rows, row_hop, column_hop, n) for n in (chosen, row * rows - chosen))
+
+
+def _half(row: int, rows: int, row_hop: float, column_hop: float, chosen: int) -> float:
+    cuts = [rows * row_hop + (column_hop if chosen % rows else 0.0)] if row > 1 else []
+    if chosen >= row and rows > 1:
+        cuts.append(row * column_hop + (row_hop if chosen % row else 0.0))
+    for columns in range(1, row + 1):
+        touched = -(-chosen // columns)
+        if touched < rows:
+            cuts.append(touched * (row_hop if row > 1 else 0.0) + columns * column_hop)
+    return min(cuts, default=0.0)
+
+
+def cut_bound_s_per_byte(tree: Fabric) -> float:
+    """The least time per byte of gradient of any all-reduce, in any grid or scheme.
+
+    k groups of hosts, each behind its own links, are k ranks: to know the sum of n bytes they must send 2 (k-1) n in
+    total (Patarasuk and Yuan 2009; Chan et al. 2007 [from memory]), hence 2 (k-1) n / (the sum of their bandwidths).
+    Each of two sides must send n, so a single link needs n / its bandwidth. Groups: the hosts; the switches of each
+    depth if all hosts are below them; every uplink against the rest.
+    """
+    hosts = [tree.host_bytes_per_s[kind] for kind in tree.kinds]
+    bounds = [1 / bandwidth for bandwidth in (*tree.uplink_bytes_per_s, *(hosts if len(hosts) > 1 else []))]
+    for group in (hosts, *_covers(tree)):
+        if len(group) > 1:
+            bounds.append(2 * (len(group) - 1) / sum(group))
+    return max(bounds, default=0.0)
+
+
+def _covers(tree: Fabric) -> list[list[float]]:
+    """For every depth below the top, the uplinks at that depth, if every host is below one of them."""
+    covers = []
+    for depth in range(1, 1 + min((len(path) for path in tree.paths), default=0)):
+        hosts_of = Counter(tree.paths[kind][-depth] for kind in tree.kinds)
+        covers.append([tree.uplink_bytes_per_s[uplink] for uplink in hosts_of])
+    return covers

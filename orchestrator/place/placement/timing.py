@@ -7,7 +7,7 @@ every ring passes chunks around, d - 1 hops each, once to reduce or to gather, t
     its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
 
 A message between hosts uses the slower of their two links and every uplink on its way; one within a node uses the
-intra-node link. NCCL's trees load uplinks by their edges (`double_tree`), and a host's link with twice the bytes.
+intra-node link. NCCL's trees load uplinks by their edges (phases.edges), and a host's link with twice the bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from torusrun.orchestrator.place.cost import double_tree
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime, Backend
-from torusrun.orchestrator.place.cost.phases import PhaseLinks, TreeLinks
+from torusrun.orchestrator.place.cost.phases import PhaseLinks, TreeLinks, edges
 from torusrun.orchestrator.place.cost.shapes import divisors
 from torusrun.orchestrator.place.hosts.model import Cluster
-from torusrun.orchestrator.place.placement.fabric import fabric
-from torusrun.orchestrator.place.placement.load import loads_on
+from torusrun.orchestrator.place.placement.fabric import fabric, loads_on
 from torusrun.orchestrator.place.placement.rings import Flows, Rings
 
 
@@ -91,19 +89,19 @@ class _Hops:
         intra_node_s = part * self._intra_node_s(level)
         busy_s = [load.levels[level] / load.link.bandwidth_bytes_per_s for load in self.links]
         busiest_s = max(intra_node_s, part * max(busy_s, default=0.0))
-        found = dict[tuple[int, int], tuple[float, float]]()
+        known = dict[tuple[int, int], tuple[float, float]]()
         latency_s = transfer_s = 0.0
         slowest = (0.0, 0)
         for ring in self.groups[level]:
             hops = list(zip(ring, (*ring[1:], ring[0]), strict=True))
             for hop in hops:
-                if hop not in found:
-                    found[hop] = self._hop(level, *hop, part, busy_s)
-            ways = [found[hop] for hop in hops]
+                if hop not in known:
+                    known[hop] = self._hop(level, *hop, part, busy_s)
+            ways = [known[hop] for hop in hops]
             quickest = min(ways)
             transfer_s = max(transfer_s, sum(way[0] for way in ways) - quickest[0])
             latency_s = max(latency_s, sum(way[1] for way in ways) - quickest[1])
-            far_s = [found[a, b][1] for a, b in hops if a != b]
+            far_s = [known[a, b][1] for a, b in hops if a != b]
             # NCCL counts steps in this way: one hop between nodes less, or one of a ring within a node.
             steps_s = sum(way[1] for way in ways) - max(far_s or [way[1] for way in ways])
             slowest = max(slowest, (steps_s, len(far_s) - 1 if far_s else 0))
@@ -174,7 +172,7 @@ class _Hops:
             runs = [(position, len(list(run))) for position, run in groupby(ring)]
             nodes = [position for position, _ in runs]
             chain, most = max(chain, *(length for _, length in runs)), max(most, len(nodes))
-            for child, parent in double_tree.edges(len(nodes)):
+            for child, parent in edges(len(nodes)):
                 a, b = nodes[child], nodes[parent]
                 flows[a, b] += count * share / 2
                 flows[b, a] += count * share / 2

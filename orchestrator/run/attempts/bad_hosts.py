@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.schedulers import client
 
 
@@ -43,7 +43,7 @@ def leave_out(run: RunFolder, first: int, jobs: Sequence[str], tasks: tuple[int,
     Nothing is done without a new bad host since attempt `first` was submitted, or since the last time. Raises SiteError
     if the scheduler refuses.
     """
-    planned, number = read_attempt(run, first), which.newest_of(run)
+    planned, number = read_attempt(run, first), newest_of(run)
     events = ledger.events(run.ledger)
     known = last(events, RequestChanged, number) or last(events, Submitting, number)
     before = [*planned.exclude, *(known.left_out if known else ())]

@@ -13,11 +13,12 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.attempts import in_hold
 from torusrun.orchestrator.run.attempts.jobs import alive
-from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim, holders, index, ledger
+from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim, index, ledger
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state import next_job, which
+from torusrun.orchestrator.run.state import next_attempt
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
@@ -73,7 +74,7 @@ def cancel_all(runs: Sequence[RunFolder]) -> Refused:
     seen = _looked([run for run in runs if run not in refused])
     _cancel(seen, refused)
     # The job of a training that wants other nodes may have submitted the next attempt.
-    followed = [run for run, one in seen.items() if run not in refused and which.newest_of(run) > one.attempt]
+    followed = [run for run, one in seen.items() if run not in refused and newest_of(run) > one.attempt]
     _cancel({run: one for run, one in _looked(followed, newest=True).items() if not one.state.over}, refused)
     return refused
 
@@ -117,8 +118,8 @@ def _end_remains(run: RunFolder) -> bool:
     """End what is at work for a run on this host; False if nothing is. Raises UserError if others are at work."""
     left = [run.attempt(number) for number in attempt_folders.attempts(run) if claim.held(run.attempt(number))]
     for attempt in left:
-        if not holders.end(attempt, read_plan(run, attempt.number).site.kill_after_s):
-            raise UserError(f"{run.run_id} has processes that this host cannot end: {holders.named(attempt)}; end them")
+        if not claim.end_holders(attempt, read_plan(run, attempt.number).site.kill_after_s):
+            raise UserError(f"{run.run_id} has processes that this host cannot end: {claim.holders(attempt)}; end them")
     return bool(left)
 
 
@@ -133,7 +134,7 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
     events = ledger.events(run.ledger)
     begun = ledger.last(events, Started, seen.attempt) is not None and not ledger.last(events, Ended, seen.attempt)
     in_held = bool(allocation.held_in(events, seen.attempt))  # its job continues with other attempts
-    several = next_job.may_begin_another(events, seen.attempt)
+    several = next_attempt.may_begin_another(events, seen.attempt)
     if several and ledger.last(events, Ended, seen.attempt):
         ledger.append(run.ledger, KeptGoing(seen.attempt, WAITED, cancelled=True))
     return _Ending(run, seen.attempt, seen.job, read_plan(run, seen.attempt).site, begun, in_held, several, unsure)
@@ -152,7 +153,7 @@ def is_unsure(run: RunFolder, seen: View) -> bool:
 
 def _end_unsure(ending: _Ending, refused: Refused) -> None:
     """Have the scheduler end the jobs of a LOST attempt. It counts as done if the scheduler still knows none."""
-    asks, every = client.of(ending.site), next_job.jobs_of(ledger.events(ending.run.ledger), ending.attempt)
+    asks, every = client.of(ending.site), next_attempt.jobs_of(ledger.events(ending.run.ledger), ending.attempt)
     for job in reversed(every if ending.job in every else [ending.job]):
         try:
             asks.cancel(job)
@@ -187,6 +188,6 @@ def _end(endings: list[_Ending], refused: Refused) -> None:
                 in_hold.end(group[0].run, group[0].attempt)
             else:
                 asks = client.of(group[0].site)
-                asks.cancel_all([job for one in group for job in alive(one.run, one.attempt, one.job, asks)])
+                asks.cancel(*(job for one in group for job in alive(one.run, one.attempt, one.job, asks)))
         except SiteError as error:
             refused.update(dict.fromkeys([ending.run for ending in group], error))

@@ -19,7 +19,7 @@ from torusrun.orchestrator.base.terminal.remarks import busy, say
 from torusrun.orchestrator.images.source import parse
 from torusrun.orchestrator.run.code.freeze import chosen, copy_again, freeze, share
 from torusrun.orchestrator.run.code.select import SelectedCode
-from torusrun.orchestrator.run.folder import allocation, index, kept_forecast, kept_secrets, ledger, provenance
+from torusrun.orchestrator.run.folder import allocation, index, kept_secrets, ledger, provenance, shown_plan
 from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.records import reserve
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -103,7 +103,7 @@ def _with_forecast(facts: Origin, plan: Plan) -> Origin:
         from torusrun.orchestrator.run.plan.forecast import forecast_at_submit
     with busy("predicting how long it takes"):
         found = forecast_at_submit(plan)
-    return replace(facts, provenance={**facts.provenance, kept_forecast.KEY: asdict(found)}) if found else facts
+    return replace(facts, provenance={**facts.provenance, shown_plan.FORECAST: asdict(found)}) if found else facts
 
 
 def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:

@@ -12,7 +12,6 @@ from torusrun.orchestrator.run.folder.allocation import AskedOf
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state.poll import look
 from torusrun.training.counted import counted
 
 FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a job that has begun
@@ -55,6 +54,8 @@ def find(word: str) -> Allocation:
     index.own(run)
     job = allocation.job(run) if allocation.takes_attempts(run) else None  # then no query of the scheduler is needed
     if job is None:
+        from torusrun.orchestrator.run.state.poll import look  # imported late: few runs are submitted into another
+
         seen = look(run)
         job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
         if job is None:

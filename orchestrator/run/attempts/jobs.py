@@ -15,7 +15,7 @@ from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs, Submitted
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.state import next_job
+from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request
@@ -61,7 +61,7 @@ def add(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> No
 
 def alive(run: RunFolder, attempt: int, job: str, asks: Client) -> Sequence[str]:
     """The jobs of the submission of an attempt to end together with its `job`, the last first: each waits for one."""
-    every = next_job.jobs_of(ledger.events(run.ledger), attempt)
+    every = next_attempt.jobs_of(ledger.events(run.ledger), attempt)
     if len(every) < 2 or job not in every:
         return [job]
     states = asks.poll(every)

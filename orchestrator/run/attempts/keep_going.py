@@ -14,13 +14,12 @@ from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import continues_from, submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
-from torusrun.orchestrator.run.folder.alone import alone
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.run.folder.changes import Changes
 from torusrun.orchestrator.run.folder.checkpoints import content
-from torusrun.orchestrator.run.folder.end_words import ended
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
+    Changes,
     Ended,
     Event,
     GivenBadHosts,
@@ -29,15 +28,21 @@ from torusrun.orchestrator.run.folder.events import (
     Started,
     Submitting,
 )
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
-from torusrun.orchestrator.run.state.in_vain import Checkpoint, ended_outside, first_of_submission, hopeless, pause_s
+from torusrun.orchestrator.run.state.next_attempt import (
+    Checkpoint,
+    ended_outside,
+    first_of_submission,
+    hopeless,
+    pause_s,
+)
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.schedulers.client import Client
 
@@ -91,7 +96,7 @@ class _Newest:
 
     def __init__(self, run: RunFolder, here: Here) -> None:
         self.run, self.here = run, here
-        self.number = which.newest_of(run)
+        self.number = newest_of(run)
         self.plan = plan_files.read_first(run, self.number)
         checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
         self.checkpoint = checkpoint.name if checkpoint else None
@@ -178,7 +183,7 @@ class _Newest:
 
     @property
     def _attempts(self) -> tuple[Sequence[Event], int, Checkpoint, Mapping[int, int]]:
-        """What the functions of in_vain.py count: attempts up to this one, and how far they came."""
+        """What the functions of next_attempt.py count: attempts up to this one, and how far they came."""
         return self.events, self.number, (self.checkpoint, self.content), self._began_after()
 
     @property

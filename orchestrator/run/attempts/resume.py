@@ -9,10 +9,9 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.run.attempts import continues_from, in_hold, submit
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.attempts.jobs import alive
-from torusrun.orchestrator.run.folder import allocation, claim, holders, index, ledger
-from torusrun.orchestrator.run.folder.alone import alone
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder import allocation, claim, index, ledger
+from torusrun.orchestrator.run.folder.claim import alone
+from torusrun.orchestrator.run.folder.events import Changes, Started
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
@@ -53,7 +52,7 @@ def resume(
             with contextlib.suppress(SiteError):
                 if not in_hold.end(run, seen.attempt):
                     asks = client.of(planned.plan.site)
-                    asks.cancel_all(alive(run, seen.attempt, seen.job, asks))
+                    asks.cancel(*alive(run, seen.attempt, seen.job, asks))
     return checkpoint
 
 
@@ -67,7 +66,7 @@ def next_attempt(
     known = _history(run, seen)
     step = decide(known, policy)
     if not isinstance(step, Resume):
-        who = f"; at work: {holders.named(run.attempt(seen.attempt))}" if known.at_work else ""
+        who = f"; at work: {claim.holders(run.attempt(seen.attempt))}" if known.at_work else ""
         raise MayNotResume(f"{run.run_id} {step.why}{who}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
     checkpoint, epochs = continues_from.checkpoint(run, plan)

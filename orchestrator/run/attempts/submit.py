@@ -111,7 +111,7 @@ def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> Attempt
 
 def request_of(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited] = ()) -> Request:
     """The request of an attempt's job, which begins after these jobs."""
-    # The job itself checks that the runs of `after` are COMPLETED (run/state/dependencies.py).
+    # The job itself checks that the runs of `after` are COMPLETED (run/state/depends.py).
     any_end = [awaited.job for awaited in after if awaited.any_end or awaited.several]
     well = [awaited.job for awaited in after if awaited.job not in any_end]
     return request(planned, run.attempt(planned.number), well, any_end)

@@ -9,18 +9,16 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.alone import alone
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.end_words import ended
-from torusrun.orchestrator.run.folder.events import CancelRequested, Submitted
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.claim import alone
+from torusrun.orchestrator.run.folder.events import CancelRequested, Changes, Submitted
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import derive
 from torusrun.orchestrator.run.plan.phase_groups import stretch_at
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.state import which
+from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, decide
 from torusrun.orchestrator.schedulers import client
 from torusrun.training.checkpoint.manifest import newest_complete
@@ -62,7 +60,7 @@ def submit_next(run: RunFolder, number: int, plan: Plan) -> Step:
         history = History(
             number,
             State.RUNNING,
-            newest=which.newest_of(run),
+            newest=newest_of(run),
             cancelled=ledger.last(events, CancelRequested, number) is not None,
             other_nodes=following is not None and following.nodes != plan.run.nodes,
         )

@@ -1,4 +1,4 @@
-"""Which attempt of a run may train: at most one at a time, on any scheduler, and of two the newer.
+"""The locks of a run: one process adds an attempt at a time, and at most one attempt trains, of two the newer.
 
 Every rank holds a shared lock (flock) on its attempt's file `alive` as long as a process of the rank lives. The kernel
 releases the lock with the last of these processes. An attempt that begins writes its number into the run's file
@@ -10,14 +10,49 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from pathlib import Path
 
-from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base import lock, proc
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import open_regular, read_bytes
 from torusrun.orchestrator.run.folder.events import LARGEST_ATTEMPT
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.training.files import lock
+from torusrun.training.files import lock as file_lock
 
 LARGEST_BYTES = 100
+WAIT_S = 5.0  # for a process that records an end, which takes a moment
+LOOK_S = 0.1
+KILLED_S = 5.0  # for the kernel to end a process, and to release its lock
+FEW = 8  # ranks in a message
+_mine: ContextVar[frozenset[Path]] = ContextVar("the locks of runs that the caller holds", default=frozenset())
+
+
+@contextlib.contextmanager
+def alone(run: RunFolder, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Hold the run's lock, on all nodes that share the file system; a caller that holds it may do so again.
+
+    Raises UserError if another process holds it after `wait_s`, SiteError if it cannot be opened. On a file system
+    without locks, the rename of a second attempt with the same number fails.
+    """
+    if run.lock in _mine.get():
+        yield
+        return
+    with lock.held(run.lock, wait_s=wait_s) as mine:
+        if mine is False:
+            raise UserError(
+                f"another process adds an attempt of {run.run_id} or records its end; try again in a moment"
+            )
+        before = _mine.set(_mine.get() | {run.lock})
+        try:
+            yield
+        finally:
+            _mine.reset(before)
 
 
 class Superseded(SiteError):
@@ -27,9 +62,9 @@ class Superseded(SiteError):
 def take(run: RunFolder, number: int) -> None:
     """Make attempt `number` the run's current one. Raises Superseded if a newer one is, SiteError for a bad disk."""
     with explained(f"{run.current}: cannot be written"):
-        descriptor = lock.opened(run.current)
+        descriptor = file_lock.opened(run.current)
         try:
-            lock.take(descriptor)
+            file_lock.take(descriptor)
             _compare(number, os.read(descriptor, LARGEST_BYTES))
             os.ftruncate(descriptor, os.pwrite(descriptor, f"{number}\n".encode(), 0))
             os.fsync(descriptor)
@@ -49,8 +84,8 @@ def hold(attempt: Attempt) -> int:
     On a file system without locks it locks nothing. Raises SiteError if the file cannot be opened.
     """
     with explained(f"{attempt.alive}: cannot be locked"):
-        descriptor = lock.opened(attempt.alive)
-        lock.take(descriptor, shared=True)
+        descriptor = file_lock.opened(attempt.alive)
+        file_lock.take(descriptor, shared=True)
     return descriptor
 
 
@@ -63,7 +98,7 @@ def held(attempt: Attempt) -> bool | None:
     except OSError:
         return None
     try:
-        free = lock.take(descriptor, wait_s=0.0)
+        free = file_lock.take(descriptor, wait_s=0.0)
     except OSError:
         return None
     finally:
@@ -77,3 +112,65 @@ def _compare(number: int, content: bytes) -> None:
     newest = int(text) if text.isascii() and text.isdigit() else 0
     if number < newest <= LARGEST_ATTEMPT:
         raise Superseded(f"attempt {newest} of this run has begun: attempt {number} must not train at the same time")
+
+
+def wake(attempt: Attempt) -> None:
+    """Let the stopped processes of this host continue, so that they handle what they were asked."""
+    _send(attempt, signal.SIGCONT)
+
+
+def end_holders(attempt: Attempt, grace_s: float) -> bool:
+    """End the attempt's processes on this host, by SIGTERM and after `grace_s` by SIGKILL; whether no other is left."""
+    if grace_s and _send(attempt, signal.SIGTERM):
+        wake(attempt)
+        _released(attempt, grace_s)
+    return _released(attempt, KILLED_S if _send(attempt, signal.SIGKILL) else 0.0)
+
+
+def holders(attempt: Attempt) -> str:
+    """The processes that hold the lock: this user's here, as 'process 4711 on node1 (stopped)', and ranks elsewhere.
+
+    A stopped process holds it for ever: it handles no request to end. Without either, the file that is locked.
+    """
+    from torusrun.orchestrator.run.folder.attempt_folders import recorded  # imported late: ranks do not need it
+
+    here = socket.gethostname()
+    words = [f"process {pid} on {here}{_how(pid)}" for pid in _here(attempt)]
+    over = recorded(attempt)
+    for rank in sorted(over["start"] - over["end"]):
+        with contextlib.suppress(SiteError):
+            start = read_object(attempt.rank_start(rank)) or {}
+            if (host := start.get("host")) != here:
+                words.append(f"rank {rank} on {host} (its wrapper is process {start.get('wrapper')})")
+    more = ", ..." if len(words) > FEW else ""
+    return ", ".join(words[:FEW]) + more or f"a process that holds the lock of {attempt.alive}"
+
+
+def _here(attempt: Attempt) -> Sequence[int]:
+    return [pid for pid in proc.with_shared_lock(attempt.alive) if pid != os.getpid()]
+
+
+def _how(pid: int) -> str:
+    return " (stopped)" if proc.state_of(pid) == "T" else ""
+
+
+def _send(attempt: Attempt, number: signal.Signals) -> bool:
+    """Send a signal to the processes of this host; whether there are any.
+
+    A request to end reaches a rank's wrapper, which has the program stop in its own way.
+    """
+    pids = _here(attempt)
+    for pid in pids:
+        if number is signal.SIGTERM and proc.parent_of(pid) in pids:
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return bool(pids)
+
+
+def _released(attempt: Attempt, wait_s: float) -> bool:
+    """Whether nobody holds the lock within `wait_s`."""
+    until_s = time.monotonic() + wait_s
+    while (locked := held(attempt)) and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
+    return not locked

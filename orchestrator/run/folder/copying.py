@@ -172,9 +172,9 @@ def _is_copied(source: int, size_bytes: int, target: Below, name: str) -> bool:
         os.close(copy)
 
 
-def _either_written(one: int, other: int, start: int) -> int | None:
+def _either_written(first: int, second: int, start: int) -> int | None:
     """As `written`, of two files."""
-    return min((at for file in (one, other) if (at := written(file, start)) is not None), default=None)
+    return min((at for file in (first, second) if (at := written(file, start)) is not None), default=None)
 
 
 def written(descriptor: int, start: int) -> int | None:

@@ -8,20 +8,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Annotated, Any, ClassVar
 
 from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.base.typed import record_of
-from torusrun.orchestrator.run.folder.changes import Changes
+from torusrun.orchestrator.place.placement.grid import MOST_LEVELS
 from torusrun.orchestrator.run.folder.records import End, Final
-from torusrun.orchestrator.run.folder.shown_plan import Levels
-from torusrun.training.recipe.key import Limits, Pattern
+from torusrun.orchestrator.run.folder.shown_plan import Levels, Size
+from torusrun.training.recipe.key import Items, Limits, Pattern
 
 OF_ALL = ("attempt", "time_s")
 LARGEST_ATTEMPT = 99_999
 JOB_ID = r"[A-Za-z0-9][A-Za-z0-9_.:@\[\]-]{0,199}"
 JobId = Annotated[str, Pattern("an id of a job", JOB_ID)]  # safe in a scheduler's commands
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes that an attempt makes to its run's plan; None means unchanged, a `grid` of () means auto.
+
+    Excluded hosts are added to those of earlier attempts.
+    """
+
+    time_s: Annotated[float, Limits(above=0)] | None = None
+    nodes: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = None
+    grid: Annotated[tuple[Size, ...], Items(0, MOST_LEVELS)] | None = None
+    exclude: tuple[str, ...] = ()
+
+    def then(self, later: Changes) -> Changes:
+        """These changes followed by `later` ones: the later value counts, and excluded hosts stay excluded."""
+        return Changes(
+            self.time_s if later.time_s is None else later.time_s,
+            self.nodes if later.nodes is None else later.nodes,
+            self.grid if later.grid is None else later.grid,
+            tuple(dict.fromkeys((*self.exclude, *later.exclude))),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """An object with the changed values only."""
+        return {key: value for key, value in asdict(self).items() if value or (key == "grid" and value == ())}
 
 
 @dataclass(frozen=True)
@@ -212,26 +238,7 @@ class Unknown(Event):
     details: dict[str, Any]
 
 
-KINDS: dict[str, type[Event]] = {
-    cls.kind: cls
-    for cls in (
-        Submitting,
-        Submitted,
-        JobAdded,
-        NoMoreJobs,
-        Refused,
-        Started,
-        Unordered,
-        LeftOut,
-        GivenBadHosts,
-        RequestChanged,
-        NetworkChosen,
-        CancelRequested,
-        KeptGoing,
-        Notified,
-        Ended,
-    )
-}
+KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in Event.__subclasses__() if cls.kind}
 
 
 def as_json(event: Event) -> dict[str, Any]:
@@ -250,11 +257,9 @@ def _usual(event: Event, a_field: Any) -> bool:
 def from_json(value: dict[str, Any]) -> Event:
     """The event in an object. Raises ValueError if it is not an event."""
     kind = record_of(str, value.get("event"), str, "event")
-    details = {key: detail for key, detail in value.items() if key not in ("t", "event", "attempt", "changes")}
+    details = {key: detail for key, detail in value.items() if key not in ("t", "event", "attempt")}
     if kind not in KINDS:
         details = {"event": kind, "details": details}
     known = {"attempt": value.get("attempt"), "time_s": value.get("t")}
     event: Event = record_of(KINDS.get(kind, Unknown), {**details, **known}, str)
-    if isinstance(event, Submitting) and "changes" in value:
-        return replace(event, changes=Changes.from_json(value["changes"]))
     return event

@@ -25,7 +25,7 @@ from torusrun.training.recipe.near import did_you_mean
 
 LOCK_S = 10.0  # a process that removes runs holds the lock briefly, unless it was stopped
 YOUNG_S = 120.0  # a younger link stays; NFS caches for up to 60 s that a file is not there (nfs(5), acdirmax)
-COUNTED_BACK = re.compile(r"([^/]+?)(?:~(\d{1,6})|:last)")
+COUNTED_BACK = re.compile(r"([^/]+?)~(\d{1,6})")
 MOST_NAMED = 8  # runs in an error
 ANYBODY = -1  # no user has this number
 PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder a run's, damaged or not
@@ -118,7 +118,7 @@ def _links() -> list[os.DirEntry[str]]:
 def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder; `known` are all runs.
 
-    'mine~1' is the run before the newest of those whose ids begin so, 'mine~0' and 'mine:last' the newest.
+    'mine~1' is the run before the newest of those whose ids begin so, 'mine~0' the newest.
     A word without a slash never names a folder: another user could have made one in the working directory.
     Raises UserError if no run or several runs match.
     """
@@ -128,10 +128,10 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
         raise UserError("the id of the run is empty")
     known = runs() if known is None else known
     if counted_back := COUNTED_BACK.fullmatch(word):
-        return _back(counted_back[1], int(counted_back[2] or 0), known)
+        return _back(counted_back[1], int(counted_back[2]), known)
     named = known if word == "last" else [run for run in known if _is_meant(run, word)]
     exact = [run for run in named if run.run_id == word]
-    matching = there(exact or named, 1 if word == "last" else MOST_NAMED + 1)
+    matching = existing(exact or named, 1 if word == "last" else MOST_NAMED + 1)
     if len(matching) == 1:
         return matching[0]
     if matching:
@@ -148,7 +148,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
 
 def _back(word: str, back: int, known: Sequence[RunFolder]) -> RunFolder:
     """The run that is `back` runs older than the newest of those that `word` begins, or of all for 'last'."""
-    matching = there(known if word == "last" else [run for run in known if _is_meant(run, word)], back + 1)
+    matching = existing(known if word == "last" else [run for run in known if _is_meant(run, word)], back + 1)
     if len(matching) > back:
         return matching[0]
     begin = "you have" if word == "last" else f"{word!r} begins the ids of"
@@ -161,7 +161,7 @@ def _is_meant(run: RunFolder, word: str) -> bool:
     return run.run_id == word or (run.run_id.startswith(word) and not beyond_sweep)
 
 
-def there(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
+def existing(named: Sequence[RunFolder], most: int | None = None) -> list[RunFolder]:
     """The newest `most` of these runs, by default all, without those that are over and whose folders are gone."""
     known = settled.runs()
     newest: list[RunFolder] = []

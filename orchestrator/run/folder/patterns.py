@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.keys.problems import shown
 from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.training.checkpoint.manifest import Checkpoint, IncompleteCheckpoint, candidates, newest_complete, verify
+from torusrun.training.checkpoint.manifest import candidates, newest_complete
 
-OF_CHECKPOINTS = "checkpoints"
-LAST, BEST = "last", "best"
+OF_CHECKPOINTS, LAST = "checkpoints", "last"
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,8 @@ class Pattern:
 
     @property
     def names_by_word(self) -> bool:
-        """Whether it is 'checkpoints/last' or 'checkpoints/best', whose names the machine of the run chooses."""
-        return self.parts[0] == OF_CHECKPOINTS and self.parts[1:2] in ((LAST,), (BEST,))
+        """Whether it is 'checkpoints/last', whose name the machine of the run chooses."""
+        return self.parts[:2] == (OF_CHECKPOINTS, LAST)
 
     def allows(self, path: str, *, is_folder: bool = False) -> bool:
         """Whether a path that another machine announces may come of this pattern; a folder may lie above matches."""
@@ -71,38 +68,19 @@ def parse_list(text: str) -> tuple[Pattern, ...]:
 
 
 def found_in(run: RunFolder, patterns: Sequence[Pattern]) -> tuple[Pattern, ...]:
-    """The patterns, with 'checkpoints/last' and 'checkpoints/best' as the checkpoints that they mean.
+    """The patterns, with the newest complete checkpoint in place of 'checkpoints/last', unless an entry has this name.
 
-    'last' is the newest complete checkpoint, 'best' the one with the highest accuracy, unless there is an entry of this
-    name. Raises UserError if there is none.
+    Raises UserError if there is none.
     """
     return tuple(_meant(run, pattern) for pattern in patterns)
 
 
 def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
-    top, word, *below = (*pattern.parts, "", "")
-    if not pattern.names_by_word or (run.checkpoints / word).exists():
+    if not pattern.names_by_word or (run.checkpoints / LAST).exists():
         return pattern
-    if word == LAST:
-        complete = newest_complete(run.checkpoints)
-        foreign = None if candidates(run.checkpoints) else newest(run.checkpoints)
-        chosen = complete.path if complete else foreign
-    else:
-        chosen = _best(run.checkpoints)
+    complete = newest_complete(run.checkpoints)
+    foreign = None if candidates(run.checkpoints) else newest(run.checkpoints)
+    chosen = complete.path if complete else foreign
     if chosen is None:
-        why = "complete checkpoint" if word == LAST else "checkpoint with an accuracy"
-        raise UserError(f"{run.run_id} has no {why}: {shown(pattern.text)} names nothing")
-    return Pattern(pattern.text, (top, chosen.name, *filter(None, below)), True)
-
-
-def _best(folder: Path) -> Path | None:
-    """The complete checkpoint with the highest accuracy. Only those are read that could be it: each may be huge."""
-    evaluated: list[Checkpoint] = []
-    for path in candidates(folder):
-        with suppress(IncompleteCheckpoint):
-            one = verify(path, contents=False)
-            evaluated += [one] if one.accuracy is not None else []
-    for one in sorted(evaluated, key=lambda one: (one.accuracy or 0.0, one.step), reverse=True):
-        with suppress(IncompleteCheckpoint):
-            return verify(one.path).path
-    return None
+        raise UserError(f"{run.run_id} has no complete checkpoint: {shown(pattern.text)} names nothing")
+    return Pattern(pattern.text, (OF_CHECKPOINTS, chosen.name, *pattern.parts[2:]), True)

@@ -1,4 +1,4 @@
-"""The provenance of a run: its code, versions, machine and command line. No variables: they hold secrets."""
+"""The provenance of a run: its code, versions and machine. No variables: they hold secrets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from torusrun.orchestrator.base import command_line
-from torusrun.orchestrator.base.user import user_name
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.run.folder import checkout
 from torusrun.orchestrator.run.folder.checkout import Checkout
@@ -44,7 +43,6 @@ def gather(
         "user": user_name(),
         "system": platform.platform(),
         "submitted": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        **({"command_line": words} if (words := command_line.shown()) else {}),
         "git": git.record() if git else None,
         **({"recipe": recipe} if recipe else {}),
     }, git.diff if git else ""

@@ -136,7 +136,7 @@ class End:
     `again` is False if the program reported that every other attempt would fail in the same way. `followed_by` is the
     attempt that this one submitted before it ended. `kept_going` says that another attempt may follow without the user:
     the ledger says whether it does. The cause concerns `hosts` and `ranks`. `step` is the last step,
-    `evidence` the facts that show the cause, and `reason` all of this in words (end_words.py).
+    `evidence` the facts that show the cause, and `reason` all of this in words (how_ended.py).
     """
 
     state: Final

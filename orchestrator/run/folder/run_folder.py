@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from torusrun.orchestrator.base.private import ATTEMPTS
 
@@ -22,24 +22,18 @@ class Held:
 
     name: str
     what: str = ""
-    of: Literal[
-        "",
-        "image",
-        "train",
-        "command",
-        "code",
-        "hold",
-        "shells",
-        "keep_going",
-        "preflight",
-        "secrets",
-    ] = ""
+    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight", "secrets"] = ""
+
+
+class HasFolder(Protocol):
+    @property
+    def folder(self) -> Path: ...
 
 
 class At(Held):
     """A file or folder with an attribute for its path."""
 
-    def __get__(self, owner: Attempt | RunFolder, kind: type) -> Path:
+    def __get__(self, owner: HasFolder, kind: type) -> Path:
         return owner.folder / self.name
 
 

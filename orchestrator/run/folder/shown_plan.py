@@ -1,4 +1,4 @@
-"""The part of a kept plan that the view of a run needs, from the run folder or its newest attempt."""
+"""What the view of a run needs of its kept plans, and the forecast that was kept at its submission."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from torusrun.training.recipe.key import Items, Limits
 SCHEMA = 1
 LARGEST_RANKS = 10_000_000
 LONGEST_TIMEOUT_S = 3600.0
+FORECAST = "forecast"  # in the provenance
 POLL_INTERVAL_S = 10.0  # if the plan does not say it, or cannot be read
-Levels = Annotated[tuple[Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)], ...], Items(1, MOST_LEVELS)]
+Size = Annotated[int, Limits(at_least=1, at_most=LARGEST_RANKS)]
+Levels = Annotated[tuple[Size, ...], Items(1, MOST_LEVELS)]
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,7 @@ class Planned:
     site: str = ""  # its name, or the name of its file; '' if the plan does not have it
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
-    time_s: float | None = None  # the time limit of its jobs; None if the plan does not have it
     pattern: bool = False  # whether the steps of a user's program are read from its log
-    stop_before_s: float = 0.0  # how long before the limit the request to stop comes
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -73,38 +73,20 @@ def read(path: Path) -> Planned | None:
     size = as_grid(grid)
     if grid != "auto" and (size is None or math.prod(size) != ranks):
         raise damaged(path, "its grid and its number of ranks do not fit together")
-    timeout_s = _seconds(path, site, "command_timeout")
-    interval_s = _seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S
-    run, scheduler = required(path, kept, "run", str), required(path, site, "scheduler", str)
     spec = kept.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     return Planned(
-        run,
-        scheduler,
-        size,
-        ranks,
-        timeout_s,
-        interval_s,
-        site_name(spec.get("site")),
-        _moments(spec.get("notify"), site.get("notify")),
-        bool(spec.get("command")),
-        _limit_s(spec.get("time")),
-        bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
-        _stop_before_s(spec, site),
+        run=required(path, kept, "run", str),
+        scheduler=required(path, site, "scheduler", str),
+        grid=size,
+        ranks=ranks,
+        command_timeout_s=_seconds(path, site, "command_timeout"),
+        poll_interval_s=_seconds(path, site, "poll_interval") if "poll_interval" in site else POLL_INTERVAL_S,
+        site=site_name(spec.get("site")),
+        notices=_moments(spec.get("notify"), site.get("notify")),
+        command=bool(spec.get("command")),
+        pattern=bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
     )
-
-
-def _limit_s(value: object) -> float | None:
-    try:
-        return seconds(value) if type(value) is str else None
-    except ValueError:
-        return None
-
-
-def _stop_before_s(spec: dict[str, Any], site: dict[str, Any]) -> float:
-    stop = spec.get("stop")
-    own = _limit_s(stop.get("before")) if isinstance(stop, dict) else None
-    return (_limit_s(site.get("stop_before")) or 0.0) if own is None else own
 
 
 def _moments(of_run: object, of_site: object) -> tuple[str, ...]:
@@ -134,3 +116,34 @@ def as_grid(value: object) -> tuple[int, ...] | None:
         return cast(tuple[int, ...], record_of(Levels, value))
     except ValueError:
         return None
+
+
+@dataclass(frozen=True)
+class KeptForecast:
+    """The predicted time of all steps and evaluations of a run without disturbances.
+
+    `validation_s` is the part of the evaluations, `grid` the expected grid, and `assumptions` name the rates of the
+    device and the links that it is made of. `bounds_s` are the bounds of `total_s` at 90 %, () if they are not known.
+    """
+
+    total_s: float
+    validation_s: float
+    steps: int
+    images_per_s: float
+    grid: tuple[int, ...]
+    assumptions: tuple[str, ...] = ()
+    bounds_s: tuple[float, ...] = ()
+
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step."""
+        return (self.total_s - self.validation_s) / self.steps
+
+
+def read_forecast(run: RunFolder) -> KeptForecast | None:
+    """The kept forecast of a run; None for an unknown command, or a damaged record."""
+    try:
+        forecast: KeptForecast = record_of(KeptForecast, (read_object(run.provenance) or {}).get(FORECAST))
+    except (SiteError, ValueError):
+        return None
+    return forecast if forecast.total_s > 0 and forecast.steps > 0 else None

@@ -13,8 +13,7 @@ from torusrun.orchestrator.base.json_files import read_object, required, write_j
 from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.run.folder import index
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.training.counted import counted
+from torusrun.orchestrator.run.folder.run_folder import At, Attempt, RunFolder
 
 SCHEMA = 1
 LOCK_S = 2.0  # a look at a member holds the lock for a moment
@@ -51,22 +50,9 @@ class ArrayFolder:
 
     folder: Path
 
-    @property
-    def script(self) -> Path:
-        return self.folder / "jobs.sh"
-
-    @property
-    def stdout(self) -> Path:
-        return self.folder / "jobs.out"
-
-    @property
-    def stderr(self) -> Path:
-        return self.folder / "jobs.err"
-
-    @property
-    def attempts(self) -> Path:
-        """The list of the attempts, in the order of the tasks."""
-        return self.folder / "attempts.json"
+    script = At("jobs.sh")
+    stdout, stderr = At("jobs.out"), At("jobs.err")
+    attempts = At("attempts.json")  # the list of the attempts, in the order of the tasks
 
     def write(self, attempts: Sequence[Attempt]) -> None:
         write_json(self.attempts, {"schema": SCHEMA, "attempts": [str(attempt.folder) for attempt in attempts]})
@@ -83,6 +69,12 @@ class SweepFolder:
 
     folder: Path
 
+    record = At("sweep.json")
+    study = At("study.json")  # what is searched, of a sweep with a study
+    journal = At("study.journal")  # what Optuna knows of the study: its trials and their results
+    arrays = At("arrays")
+    lock, submitting_lock, study_lock = At(".lock"), At(".submitting.lock"), At(".study.lock")
+
     @property
     def sweep_id(self) -> str:
         return self.folder.name
@@ -90,36 +82,6 @@ class SweepFolder:
     @property
     def unfinished(self) -> SweepFolder:
         return SweepFolder(self.folder.with_name(f".{self.folder.name}"))
-
-    @property
-    def record(self) -> Path:
-        return self.folder / "sweep.json"
-
-    @property
-    def study(self) -> Path:
-        """What is searched, of a sweep with a study."""
-        return self.folder / "study.json"
-
-    @property
-    def journal(self) -> Path:
-        """What Optuna knows of the study: its trials and their results."""
-        return self.folder / "study.journal"
-
-    @property
-    def study_lock(self) -> Path:
-        return self.folder / ".study.lock"
-
-    @property
-    def arrays(self) -> Path:
-        return self.folder / "arrays"
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / ".lock"
-
-    @property
-    def submitting_lock(self) -> Path:
-        return self.folder / ".submitting.lock"
 
     def array(self, number: int) -> ArrayFolder:
         return ArrayFolder(self.arrays / str(number))
@@ -197,7 +159,7 @@ def members_of(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
         return []
     sweeps = by_sweep(named)
     (folder, members), *others = sweeps.items() or [(None, [])]
-    return index.there(members) if folder and not others and folder.name.startswith(word) else []
+    return index.existing(members) if folder and not others and folder.name.startswith(word) else []
 
 
 def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFolder, list[RunFolder]]:
@@ -207,19 +169,10 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFold
     """
     known = index.runs() if known is None else known
     if word == "last":
-        newest = [run for run in known if run.sweep][-1:]
-        word = newest[0].sweep.name if newest and newest[0].sweep else word
+        word = next((run.sweep.name for run in reversed(known) if run.sweep), word)
     if members := members_of(word, known):
         return SweepFolder(members[0].folder.parent), members
-    own = [run for run in known if run.run_id == word and run.sweep]
-    if own and own[0].sweep:
-        return find(own[0].sweep.name, known)
-    sweeps = by_sweep([run for run in known if run.sweep])
-    named = [folder.name for folder in sweeps if folder.name.startswith(word)]
-    if named:
-        raise UserError(f"{word!r} begins the ids of {counted(len(named), 'sweep')}: {', '.join(named[-8:])}")
-    if word == "last":
-        raise UserError("you have no sweep yet; `torusrun submit RUN.yaml --sweep KEY=A,B` makes one")
-    if any(run.run_id == word for run in known):
-        raise UserError(f"{word} is a run, not a sweep; `torusrun status {word}` shows it")
-    raise UserError(f"there is no sweep {word!r}; `torusrun status` lists your runs and sweeps")
+    run = index.find(word, known)
+    if run.sweep is None:
+        raise UserError(f"{run.run_id} is a run, not a sweep; `torusrun status {run.run_id}` shows it")
+    return SweepFolder(run.sweep), by_sweep(known)[run.sweep]

@@ -60,7 +60,7 @@ def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, s
     own = {**clean_environment(), **plain(site.env)}
     if not (site.modules or site.purge_modules or site.software.given or software.given):
         return own, "", ""
-    from torusrun.orchestrator.base.render.environment import Text, render
+    from torusrun.orchestrator.base.templates import Text, render
     from torusrun.orchestrator.schedulers.script import activating, in_shell, loading
 
     lines = [*loading(site), *activating(software)]

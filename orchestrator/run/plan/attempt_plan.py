@@ -16,8 +16,7 @@ from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.bad_nodes.events import HOST
 from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Event, Started, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Event, Started, Submitting
 from torusrun.orchestrator.run.plan.fits import Misfit, misfits
 from torusrun.orchestrator.run.plan.phase_groups import on_fixed_nodes, stretch_at
 from torusrun.orchestrator.run.plan.plan import ChosenGrid, Plan

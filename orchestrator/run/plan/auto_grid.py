@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from torusrun.orchestrator.place.cost.algorithms import cost_of, unchunked_s
 from torusrun.orchestrator.place.hosts.model import Cluster
-from torusrun.orchestrator.place.placement.arrange import Arrangement, arrange
-from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.placement.arrange import Arrangement, Charge, arrange
 from torusrun.orchestrator.place.placement.choose import Choice, choices
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.timing import HostsLayout

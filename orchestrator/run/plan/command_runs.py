@@ -15,9 +15,9 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.forecast.by_size import MeasuredRun, ProgramForecast, forecast
 from torusrun.orchestrator.run.folder import index, metrics
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import LARGEST_BYTES
 from torusrun.training.reporting.events import STEP

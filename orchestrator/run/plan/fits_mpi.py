@@ -14,8 +14,7 @@ from torusrun.orchestrator.keys.paths import read_bytes
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.plan.named_files import PYTHON, NamedFile, named_files
-from torusrun.orchestrator.schedulers.launchers import family
-from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.schedulers.launchers import Pmi, family
 
 LDD_S = 5.0
 LARGEST_BYTES = 1_000_000  # of a script to read

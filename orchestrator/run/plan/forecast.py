@@ -17,11 +17,11 @@ from torusrun.orchestrator.forecast.workload import Asked, Communication, PhaseS
 from torusrun.orchestrator.place.cost import regular
 from torusrun.orchestrator.place.cost.algorithms import Layout, cost_of
 from torusrun.orchestrator.place.cost.all_reduce import Backend
-from torusrun.orchestrator.place.cost.links import Level, Network
-from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.cost.regular import Level, Network
+from torusrun.orchestrator.place.placement.arrange import Charge
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.timing import HostsLayout
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed
 from torusrun.orchestrator.run.plan.command_runs import NOTHING
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches

@@ -76,6 +76,5 @@ def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = N
         ask=filled(site.ask, **numbers),
         extra=site.scheduler_args,
         submit_args=filled(site.submit_args, **numbers),
-        segment=site.topology.segment(nodes) if site.topology else 0,
         **{"queue": site.queue, "secrets": tuple(secret(site.env)), **own},
     )

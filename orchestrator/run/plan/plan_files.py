@@ -19,8 +19,7 @@ from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import attempt_folders
-from torusrun.orchestrator.run.folder.changes import Changes
-from torusrun.orchestrator.run.folder.events import Event, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Event, Submitting
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.plan import SCHEMA, Plan
@@ -107,9 +106,10 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         )  # fmt: skip
         if not number:
             return AttemptPlan(0, plan)
-        exclude = Changes.from_json({"exclude": kept["exclude"]}).exclude
+        exclude = record_of(tuple[str, ...], kept["exclude"], str, "exclude")
+        made = record_of(Changes, kept["changes"], str, "changes")
         left_out = LeftOutNodes.from_json(kept.get("left_out", {}))
-        return AttemptPlan(number, plan, Changes.from_json(kept["changes"]), exclude, left_out)
+        return AttemptPlan(number, plan, made, exclude, left_out)
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError) as error:

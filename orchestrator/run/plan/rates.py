@@ -20,7 +20,7 @@ from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.orchestrator.forecast.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload, workload_of
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.cost.all_reduce import Backend
-from torusrun.orchestrator.place.placement.charge import Charge
+from torusrun.orchestrator.place.placement.arrange import Charge
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant

@@ -10,12 +10,12 @@ from typing import Any
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.base.typed import LARGEST_TIME_S
-from torusrun.orchestrator.run.folder import kept_forecast, ledger, metrics
+from torusrun.orchestrator.run.folder import ledger, metrics, shown_plan
 from torusrun.orchestrator.run.folder.events import Event
-from torusrun.orchestrator.run.folder.kept_forecast import KeptForecast
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.attempts import AttemptFacts, attempts
-from torusrun.orchestrator.run.state.next_job import may_begin_another
+from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
+from torusrun.orchestrator.run.state.attempts import AttemptFacts, by_attempt, facts
+from torusrun.orchestrator.run.state.next_attempt import may_begin_another
 from torusrun.training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
@@ -31,21 +31,9 @@ QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED
     "idle",  # no attempt was submitted
 )
 PRODUCTIVE = (COMPUTE, EVALUATION)
-LEAST_SHARE = 0.01
-LEAST_SAVED_S = 300.0  # less is not worth advice
 LONGEST_S = 1e6  # of a checkpoint
 FEWEST_STEPS = 10  # fewer say little about a mean
 OF_ROWS = {rows_of.EVAL: EVALUATION, rows_of.START: START}
-
-# What would have saved the time of a use.
-CURES = {
-    QUEUE: "`torusrun hold` keeps an allocation, in which attempts start without the queue",
-    START: "a smaller image and fewer imports start sooner, and longer attempts (`time`) start less often",
-    CHECKPOINTS: "leave the interval to torusrun (no `train.checkpoint_every_steps`), or save less often",
-    LOST: "save more often (`train.checkpoint_every_steps`, or a shorter `mean_time_to_failure` of the site's nodes)",
-    HANG: "without `hang_timeout` in the run, a hang ends after 10 to 20 usual steps",
-    IDLE: "`keep_going` in the run resumes it without you",
-}
 
 
 @dataclass(frozen=True)
@@ -86,26 +74,15 @@ class Account:
         """Productive time by the time since the first submission; None before any time has passed."""
         return self.productive_s / self.total_s if self.total_s > 0 else None
 
-    @property
-    def cure(self) -> str:
-        """What would have saved most; '' if that is less than LEAST_SHARE of the time, or than LEAST_SAVED_S.
-
-        The first attempt waits in the queue whatever is held.
-        """
-        could_s = {use: self.seconds.get(use, 0.0) - self.waited_s * (use == QUEUE) for use in CURES}
-        use = max(could_s, key=could_s.__getitem__)
-        return f"{use}: {CURES[use]}" if could_s[use] > max(LEAST_SHARE * self.total_s, LEAST_SAVED_S) else ""
-
     def as_json(self) -> dict[str, Any]:
         return {
             "seconds": {use: round(self.seconds.get(use, 0.0), 3) for use in USES},
             "since_submit": self.since_submit,
             "ettr": self.ettr,
             "waited_s": self.waited_s,
-            "cure": self.cure,
             "forecast": asdict(self.forecast) if self.forecast else None,
             "step_s": self.step_s,
-            "attempts": [{**asdict(one), "took_s": one.took_s} for one in self.attempts],
+            "attempts": [{**asdict(attempt), "took_s": attempt.took_s} for attempt in self.attempts],
         }
 
 
@@ -116,17 +93,17 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
     add up to the time from the first to the last. A run that is over without a record of its end ended at its last row.
     One that waits for its next attempt has not ended.
     """
-    found = attempts(events, rows, now_s, state)
+    attempts = facts(events, rows, now_s, state)
     seconds = dict.fromkeys(USES, 0.0)
-    first_s = at_s = next((one.submitted_s for one in found), now_s)
-    spans = [*_spans(found, _by_attempt(rows))]
-    if not state.over and found and found[-1].state.over and may_begin_another(events, found[-1].attempt):
+    first_s = at_s = next((attempt.submitted_s for attempt in attempts), now_s)
+    spans = [*_spans(attempts, by_attempt(rows))]
+    if not state.over and attempts and attempts[-1].state.over and may_begin_another(events, attempts[-1].attempt):
         spans.append((START if state is State.RUNNING else QUEUE, now_s))
     for use, until_s in spans:
         seconds[use] += max(until_s - at_s, 0.0)
         at_s = max(at_s, until_s)
-    begun_s = next((one.begun_s for one in found if one.begun_s is not None), at_s)
-    return Account(tuple(found), seconds, max(begun_s - first_s, 0.0), step_s=mean_step_s(rows))
+    begun_s = next((attempt.begun_s for attempt in attempts if attempt.begun_s is not None), at_s)
+    return Account(tuple(attempts), seconds, max(begun_s - first_s, 0.0), step_s=mean_step_s(rows))
 
 
 def mean_step_s(rows: Sequence[Mapping[str, Any]]) -> float | None:
@@ -150,43 +127,35 @@ def read_account(run: RunFolder, state: State) -> Account:
     """The account of a run in this `state`, from its folder, as of now. Raises SiteError without readable metrics."""
     return replace(
         account(ledger.events(run.ledger), metrics.read(run.metrics), time.time(), state),
-        forecast=kept_forecast.read(run),
+        forecast=shown_plan.read_forecast(run),
     )
 
 
-def _by_attempt(rows: Sequence[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
-    found: dict[Any, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
-            found.setdefault(row["attempt"], []).append(row)
-    return found
-
-
 def _spans(
-    found: Sequence[AttemptFacts], rows: Mapping[Any, Sequence[Mapping[str, Any]]]
+    attempts: Sequence[AttemptFacts], rows: Mapping[Any, Sequence[Mapping[str, Any]]]
 ) -> Iterator[tuple[str, float]]:
     """(use, its end in time), in the order of time from the first submission on."""
-    for n, one in enumerate(found):
-        own = rows.get(one.attempt, ())
-        again = (
-            n > 0 and one.follows == found[n - 1].attempt and one.begun_s is not None and one.job == found[n - 1].job
-        )
-        yield START if again else QUEUE if one.follows else IDLE, one.submitted_s  # nobody submits those of a chain
-        yield START if again else QUEUE, one.until_s if one.begun_s is None else one.begun_s
-        if one.begun_s is not None:
-            later = [row for next_one in found[n + 1 :] for row in rows.get(next_one.attempt, ())]
+    for n, attempt in enumerate(attempts):
+        before = attempts[n - 1] if n and attempt.begun_s is not None else None
+        again = before is not None and attempt.follows == before.attempt and attempt.job == before.job
+        # Nobody submits the attempts of a chain.
+        yield START if again else QUEUE if attempt.follows else IDLE, attempt.submitted_s
+        yield START if again else QUEUE, attempt.until_s if attempt.begun_s is None else attempt.begun_s
+        if attempt.begun_s is not None:
+            own = rows.get(attempt.attempt, ())
+            later = [row for next_one in attempts[n + 1 :] for row in rows.get(next_one.attempt, ())]
             for use, row_s in _steps(own, _continued_from(later)):
-                yield use, min(row_s, one.until_s)
-            yield _last(one, own), one.until_s
+                yield use, min(row_s, attempt.until_s)
+            yield _last(attempt, own), attempt.until_s
 
 
-def _last(one: AttemptFacts, rows: Sequence[Mapping[str, Any]]) -> str:
+def _last(attempt: AttemptFacts, rows: Sequence[Mapping[str, Any]]) -> str:
     """The use of the time after the last row of an attempt."""
     if not any(row["event"] == rows_of.STEP for row in rows):
-        return UNREPORTED if one.state.over else START
-    if not one.state.over:
+        return UNREPORTED if attempt.state.over else START
+    if not attempt.state.over:
         return COMPUTE
-    return HANG if one.cause == Cause.HANG.value else STOPPING
+    return HANG if attempt.cause == Cause.HANG.value else STOPPING
 
 
 def _continued_from(later: Sequence[Mapping[str, Any]]) -> float:
@@ -211,5 +180,5 @@ def _steps(rows: Sequence[Mapping[str, Any]], continued_from: float) -> Iterator
 
 def _seconds(row: Mapping[str, Any]) -> float:
     """How long a checkpoint took; 0.0 if the row does not say it."""
-    found = row.get("seconds")
-    return found if type(found) in (int, float) and 0 <= found <= LONGEST_S else 0.0  # type: ignore[operator,return-value]
+    took_s = row.get("seconds")
+    return took_s if type(took_s) in (int, float) and 0 <= took_s <= LONGEST_S else 0.0  # type: ignore[operator,return-value]

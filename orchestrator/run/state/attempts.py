@@ -1,4 +1,4 @@
-"""The attempts of a run as its ledger and its metrics have them. A pure function of these records."""
+"""The attempts of a run: which is the newest, which one works, and the facts of each by ledger and metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.run.folder import attempt_folders, ledger
 from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.ledger import last
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.reporting.events import START
+
+
+def newest(events: Sequence[Event], folders: Sequence[int]) -> int:
+    """The number of the newest attempt: of those in the ledger and of folders that the ledger does not name.
+
+    An attempt gets its folder before it is submitted. One with neither folder nor job was never submitted.
+    """
+    standing = ledger.standing(events)
+    valid = {number for number, stands in standing.items() if stands}
+    submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
+    unknown = {number for number in folders if number not in standing}
+    made = {number for number in valid if number in submitted or number in folders}
+    return max(made | unknown, default=1)
+
+
+def newest_of(run: RunFolder) -> int:
+    """The newest attempt of a run."""
+    return newest(ledger.events(run.ledger), attempt_folders.attempts(run))
+
+
+def working(run: RunFolder | None, events: Sequence[Event], attempt: int) -> int:
+    """The working attempt: this one, or an earlier one that has queued it and has not ended.
+
+    An end that is not in the ledger yet counts, too, if the `run` is known.
+    """
+    intent = last(events, Submitting, attempt)
+    before = intent.follows if intent else 0
+    if not 0 < before < attempt or last(events, Started, attempt) or _has_ended(run, events, before):
+        return attempt
+    return working(run, events, before)
+
+
+def _has_ended(run: RunFolder | None, events: Sequence[Event], attempt: int) -> bool:
+    return last(events, Ended, attempt) is not None or (run is not None and run.attempt(attempt).end.exists())
 
 
 @dataclass(frozen=True)
@@ -37,88 +74,66 @@ class AttemptFacts:
         return None if self.begun_s is None else max(self.until_s - self.begun_s, 0.0)
 
 
-def attempts(
-    events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State
-) -> list[AttemptFacts]:
+def facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State) -> list[AttemptFacts]:
     """The attempts by number, without those that the scheduler refused. The working one is in this `state`.
 
     An attempt that waits for the end of the one whose job submitted it is PENDING. An earlier one without a record of
     its end is LOST.
     """
-    found: list[AttemptFacts] = []
-    of_number, last_s, origins = _by_number(events), _last_times(rows), _origins(rows)
-    works = _working(of_number)
+    attempts: list[AttemptFacts] = []
+    of_number, of_rows = _by_number(events), by_attempt(rows)
+    works = working(None, events, max(of_number, default=0))
     for number in sorted(of_number, reverse=True):
         known = state if number == works else State.PENDING if number > works else State.LOST
-        last = max([event.time_s for event in of_number[number]] + [last_s.get(number, 0.0)])
-        until_s = found[0].submitted_s if found and number < works else last if known.over else now_s
-        found.insert(0, _facts(of_number[number], known, until_s, origins.get(number)))
-    return found
+        own = of_rows.get(number, ())
+        seen_s = max([event.time_s for event in of_number[number]] + [float(row["t"]) for row in own])
+        until_s = attempts[0].submitted_s if attempts and number < works else seen_s if known.over else now_s
+        attempts.insert(0, _facts(of_number[number], own, known, until_s))
+    return attempts
+
+
+def by_attempt(rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
+    """The rows of each attempt that have a time."""
+    of_attempt: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
+            of_attempt.setdefault(row["attempt"], []).append(row)
+    return of_attempt
 
 
 def _by_number(events: Iterable[Event]) -> dict[int, list[Event]]:
     """The events of each attempt, without those before a refusal."""
-    found: dict[int, list[Event]] = {}
+    of_number: dict[int, list[Event]] = {}
     for event in events:
         if isinstance(event, Refused):
-            found.pop(event.attempt, None)
+            of_number.pop(event.attempt, None)
         elif isinstance(event, (Submitting, Submitted, Started)):
-            found.setdefault(event.attempt, []).append(event)
-        elif isinstance(event, Ended) and event.attempt in found:
-            found[event.attempt].append(event)
-    return found
+            of_number.setdefault(event.attempt, []).append(event)
+        elif isinstance(event, Ended) and event.attempt in of_number:
+            of_number[event.attempt].append(event)
+    return of_number
 
 
-def _last_times(rows: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
-    found: dict[Any, float] = {}
-    for row in rows:
-        if type(row.get("attempt")) is int and type(row.get("t")) in (int, float):
-            found[row["attempt"]] = max(found.get(row["attempt"], 0.0), float(row["t"]))
-    return found
-
-
-def _origins(rows: Iterable[Mapping[str, Any]]) -> dict[Any, str]:
-    """Where the state of each attempt came from that has begun to train, as its ranks say."""
-    starts = [row for row in rows if row.get("event") == START and type(row.get("resumed_from")) is str]
-    return {row["attempt"]: row["resumed_from"] for row in starts if type(row.get("attempt")) is int}
-
-
-def _working(of_number: Mapping[int, Sequence[Event]]) -> int:
-    """The newest attempt, or the one whose end it waits for; 0 without attempts."""
-    number = max(of_number, default=0)
-    while (before := _follows(of_number.get(number, ()))) in of_number and before < number:
-        if any(isinstance(event, Started) for event in of_number[number]) or _end(of_number[before]):
-            break
-        number = before
-    return number
-
-
-def _follows(events: Sequence[Event]) -> int:
-    return next((event.follows for event in reversed(events) if isinstance(event, Submitting)), 0)
-
-
-def _end(events: Sequence[Event]) -> Ended | None:
-    return next((event for event in events if isinstance(event, Ended)), None)
-
-
-def _facts(events: Sequence[Event], known: State, until_s: float, origin: str | None) -> AttemptFacts:
+def _facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], known: State, until_s: float) -> AttemptFacts:
     """The facts of one attempt. `known` and `until_s` hold if its end was not recorded.
 
-    `origin` is None until its ranks have said where their state came from; its submission knew the checkpoint.
+    Its ranks say where their state came from; until then, its submission knew the checkpoint.
     """
-    end = _end(events)
-    intent = next((event for event in reversed(events) if isinstance(event, Submitting)), None)
+    number = events[0].attempt
+    end, intent, started = last(events, Ended, number), last(events, Submitting, number), last(events, Started, number)
     first = next((event for event in events if isinstance(event, Started)), None)
     jobs = [event.job for event in events if isinstance(event, (Submitted, Started))]
+    origins = [row.get("resumed_from") for row in rows if row.get("event") == START]
+    origin = next((text for text in reversed(origins) if type(text) is str), None)
     return AttemptFacts(
-        events[0].attempt,
-        events[0].time_s,
-        end.time_s if end else until_s,
-        end.state if end else known,
-        jobs[-1] if jobs else None,
-        first.time_s if first else None,
-        (end.cause if end else Cause.of(known)).value if end or known.over else "",
-        next((event.hosts for event in reversed(events) if isinstance(event, Started)), ()),
-        origin or (intent.resumes if intent else None),
-        intent.follows if intent else 0,
+        number,
+        submitted_s=events[0].time_s,
+        until_s=end.time_s if end else until_s,
+        state=end.state if end else known,
+        job=jobs[-1] if jobs else None,
+        begun_s=first.time_s if first else None,
+        cause=(end.cause if end else Cause.of(known)).value if end or known.over else "",
+        hosts=started.hosts if started else (),
+        resumes=origin or (intent.resumes if intent else None),
+        follows=intent.follows if intent else 0,
     )

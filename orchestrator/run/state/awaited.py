@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.run.folder import allocation, index, ledger
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.plan.phase_groups import stretches
-from torusrun.orchestrator.run.plan.plan_files import read_plan
-from torusrun.orchestrator.run.state import next_job
-from torusrun.orchestrator.run.state.poll import views
-from torusrun.orchestrator.run.state.view import View
+
+if TYPE_CHECKING:  # few runs wait for others, and the rest need not load what reads the states of runs
+    from torusrun.orchestrator.run.state.view import View
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,19 @@ def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) 
 
 
 def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaited]:
+    if not words:
+        return []
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.state.poll import views
+
     runs = views([index.find(word) for word in words], fresh=True, newest=True)
     return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
 
 
 def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
+    from torusrun.orchestrator.run.folder import allocation, ledger
+    from torusrun.orchestrator.run.state import next_attempt
+
     if seen.state is State.COMPLETED or (any_end and seen.state.certain):
         return None
     if seen.state.over or seen.job is None:
@@ -59,20 +65,23 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
         raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
     if seen.scheduler != scheduler:
         raise UserError(f"{seen.run} is a job of {seen.scheduler}: a job of {scheduler} cannot wait for it")
-    job = [seen.job, *next_job.later_jobs(events, seen.attempt, seen.job)][-1]
+    job = [seen.job, *next_attempt.later_jobs(events, seen.attempt, seen.job)][-1]
     array = schedulers.get(scheduler).awaitable(job)
-    several = array != job or next_job.may_begin_another(events, seen.attempt)
+    several = array != job or next_attempt.may_begin_another(events, seen.attempt)
     return Awaited(array, seen.folder, any_end, several)
 
 
 def _goes_on(seen: View) -> str:
     """Why a run continues in a job that does not exist yet (its phases want other nodes); '' if it does not."""
+    from torusrun.orchestrator.run.plan.phase_groups import stretches
+    from torusrun.orchestrator.run.plan.plan_files import read_plan
+
     try:
         plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
     except SiteError:
         return ""
-    found = stretches(plan.run)
-    if not found or not plan.stretch or plan.stretch[1] >= found[-1].ends:
+    parts = stretches(plan.run)
+    if not parts or not plan.stretch or plan.stretch[1] >= parts[-1].ends:
         return ""
-    why = f"continues in other jobs, because its phases need {' then '.join(stretch.on_nodes for stretch in found)}"
-    return f"{why}: wait for it once its last job is there, from epoch {found[-1].begins:g} on"
+    why = f"continues in other jobs, because its phases need {' then '.join(part.on_nodes for part in parts)}"
+    return f"{why}: wait for it once its last job is submitted, from epoch {parts[-1].begins:g} on"

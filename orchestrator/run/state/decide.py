@@ -60,7 +60,7 @@ class History:
     held: bool = False  # whether the run holds an allocation
     other_nodes: bool = False  # whether its next phase wants another number of nodes
     other_job: bool = False  # whether another job works for the run now
-    hopeless: Stop | None = None  # why another attempt would be in vain (in_vain.py)
+    hopeless: Stop | None = None  # why another attempt would be in vain (next_attempt.py)
 
 
 class Policy(Enum):

@@ -29,13 +29,23 @@ def ids(runs: Sequence[RunFolder]) -> Collection[str]:
 
 def _ended(run: RunFolder) -> Settled | None:
     """The row (without a view) of a run whose newest attempt recorded its end; None for any other run."""
-    seen, made_ns = settled.now(run), index.made_ns(run)
-    numbers = attempt_folders.attempts(run)
+    seen, numbers = settled.now(run), attempt_folders.attempts(run)
     with contextlib.suppress(SiteError):  # a damaged record: the view of the run reports it
         end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
-        if end and end.certain and not end.followed_by and not end.kept_going and made_ns is not None:
-            return Settled(run.run_id, str(made_ns), str(run.folder), end.state.value, "", "", seen, "")
+        if end and end.certain and not end.followed_by and not end.kept_going:
+            return _row(run, end.state, seen)
     return None
+
+
+def _row(run: RunFolder, state: State, seen: str, view: View | None = None) -> Settled | None:
+    """The row of a run that is over in this `state`, with its view if that is known; None if it is not in the index."""
+    made_ns = index.made_ns(run)
+    if made_ns is None:
+        return None
+    submitted = repr(view.submitted_s) if view and view.submitted_s is not None else ""
+    text = json.dumps(view.as_json(), separators=(",", ":")) if view else ""
+    site = view.site if view else ""
+    return Settled(run.run_id, str(made_ns), str(run.folder), state.value, site, submitted, seen, text)
 
 
 def kept(row: Settled) -> View | None:
@@ -52,29 +62,11 @@ def kept(row: Settled) -> View | None:
         return None
 
 
-def keep(found: Sequence[tuple[Record, View]]) -> None:
+def keep(views: Sequence[tuple[Record, View]]) -> None:
     """Keep the views of the user's own runs that are over for good, in the index and undamaged."""
-    settled.keep([row for record, view in found if _is_final(record, view) and (row := _row(record, view))])
-
-
-def _is_final(record: Record, view: View) -> bool:
-    return record.mine and record.settled and not record.followed and view.state.over and not view.damaged
-
-
-def _row(record: Record, view: View) -> Settled | None:
-    made_ns = index.made_ns(record.folder)
-    if made_ns is None:
-        return None
-    submitted = "" if view.submitted_s is None else repr(view.submitted_s)
-    text = json.dumps(view.as_json(), separators=(",", ":"))
-    seen = settled.now(record.folder)
-    return Settled(
-        record.folder.run_id,
-        str(made_ns),
-        str(record.folder.folder),
-        view.state.value,
-        view.site,
-        submitted,
-        seen,
-        text,
+    rows = (
+        _row(record.folder, view.state, settled.now(record.folder), view)
+        for record, view in views
+        if record.mine and record.settled and not record.followed and view.state.over and not view.damaged
     )
+    settled.keep(filter(None, rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator.base import private
@@ -17,7 +17,6 @@ from torusrun.orchestrator.run.state.view import View
 LOOK_S = 0.5
 WAITING_LOOK_S = 2.0  # between looks at a run that is not running
 OVER_LOOK_S = 30.0  # and at one that is over: a user may resume it
-RECHECK_S = 5.0  # between views of a running run of which no file changes: it may be silent
 FIRST_POLL_S = 1.0
 SLOWEST_POLL_S = 30.0
 RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records have its end
@@ -44,7 +43,7 @@ def follow_all(runs: Sequence[RunFolder]) -> Iterator[list[View]]:
 
 
 class Followed:
-    """Many runs, followed together. A folder is read again if the inode, size or time of a file has changed."""
+    """Many runs, followed together. A folder is read again if its ledger or its end record has changed."""
 
     def __init__(self, runs: Sequence[RunFolder]) -> None:
         self._folders = list(runs)
@@ -89,7 +88,7 @@ class _Followed:
 
     def __post_init__(self) -> None:
         self.seen_s = self.looked_s = time.monotonic()  # seen_s: when it was last neither LOST nor hopeless
-        self.files, self.metrics = _files(self.record), (0, 0, 0)
+        self.files = _files(self.record)
         self.take(self.record, self.status)
 
     @property
@@ -117,9 +116,9 @@ class _Followed:
     def take(self, record: Record, status: Status) -> None:
         """Store the newest answers of its folder and its scheduler."""
         self.record, self.status = record, status
-        self._view()
+        self.view = record.view(status, time.time())
         if status.state is not State.LOST and not record.hopeless:
-            self.seen_s = self.viewed_s
+            self.seen_s = time.monotonic()
 
     def look(self) -> bool:
         """Check its files, and read them if they have changed; whether its scheduler must be queried now."""
@@ -127,32 +126,9 @@ class _Followed:
         before, self.files = self.files, _files(self.record)
         if self.files != before:
             self.record = read_record(self.folder)
-        measured, self.metrics = self.metrics, _signature(self.folder.metrics) if self.running else self.metrics
-        if self.files != before or self.metrics != measured or self._is_stale():
-            self._view()
-        else:
-            self.view = aged(self.whole, self.looked_s - self.viewed_s)
+        if self.running or self.files != before:
+            self.view = self.record.view(self.status, time.time())
         return self.files != before or (self.record.settled and not self.over)
-
-    def _is_stale(self) -> bool:
-        """Whether something may have changed that its files do not show, for example a silent node."""
-        return self.running and self.looked_s >= self.viewed_s + RECHECK_S
-
-    def _view(self) -> None:
-        self.viewed_s = time.monotonic()
-        self.view = self.whole = self.record.view(self.status, time.time())
-
-
-def aged(view: View, by_s: float) -> View:
-    """The same view, `by_s` seconds later, if nothing has happened."""
-    if view.state is not State.RUNNING:
-        return view
-    return replace(
-        view,
-        age_s=None if view.age_s is None else view.age_s + by_s,
-        eta_s=None if view.eta_s is None else max(view.eta_s - by_s, 0.0),
-        last_step_age_s=None if view.last_step_age_s is None else view.last_step_age_s + by_s,
-    )
 
 
 def _files(record: Record) -> tuple[Signature, Signature]:
@@ -163,7 +139,7 @@ def _files(record: Record) -> tuple[Signature, Signature]:
 def _signature(path: Path) -> Signature:
     """Inode, size and time of a file."""
     try:
-        found = private.status(path)
+        status = private.status(path)
     except OSError:
         return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -14,8 +14,7 @@ from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs, Starte
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
-from torusrun.orchestrator.run.state.in_vain import first_of_submission
-from torusrun.orchestrator.run.state.next_job import jobs_of, lacks_jobs
+from torusrun.orchestrator.run.state.next_attempt import first_of_submission, jobs_of, lacks_jobs
 from torusrun.orchestrator.run.state.outcome import SHOWN_AFTER_S
 from torusrun.orchestrator.run.state.record import Record, read_record
 from torusrun.orchestrator.schedulers import answers
@@ -44,13 +43,13 @@ def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Re
     try:
         scheduler = schedulers.get(record.scheduler)
         client = Client(scheduler, record.plan.command_timeout_s, until_s=until_s)
-        found = answers.named(client, name, record.plan.poll_interval_s)
+        named = answers.named(client, name, record.plan.poll_interval_s)
     except TorusrunError as error:
         return record, Status(State.UNKNOWN, f"{cut_off}: {error}")
-    if found is None:
+    if named is None:
         return record, None
     known = {event.job for event in record.events if isinstance(event, (Submitted, Started))}
-    if not (new := [job for job in found if job not in known]):
+    if not (new := [job for job in named if job not in known]):
         reason = f"{cut_off}, and {record.scheduler} has no job named {name!r}"
         return record, Status(State.LOST, reason)
     return _note(record, new[-1] if intent.task is None else scheduler.task_id(new[-1], intent.task))
@@ -66,8 +65,8 @@ def look_up_added(record: Record, now_s: float, until_s: float = math.inf) -> Re
         return record
     with contextlib.suppress(TorusrunError):  # then the next look asks again
         client = Client(schedulers.get(record.scheduler), record.plan.command_timeout_s, until_s=until_s)
-        found = answers.named(client, f"{intent.name}.{len(known)}", record.plan.poll_interval_s) or []
-        new = [job for job in found if job not in known]
+        named = answers.named(client, f"{intent.name}.{len(known)}", record.plan.poll_interval_s) or []
+        new = [job for job in named if job not in known]
         cut_off = NoMoreJobs(first, CUT_OFF.format(first))
         ledger.append(record.folder.ledger, JobAdded(first, new[-1], looked_up=True) if new else cut_off)
         return read_record(record.folder)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.run.folder.end_words import ended
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, Event, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End
 

@@ -6,25 +6,26 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.folder import claim, index, ledger, settled
-from torusrun.orchestrator.run.folder.alone import alone
-from torusrun.orchestrator.run.folder.end_words import ended as end_of
+from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.how_ended import How
+from torusrun.orchestrator.run.folder.how_ended import ended as end_of
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, no_room, on_full_disk
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.settled import Settled
 from torusrun.orchestrator.run.folder.shown_plan import POLL_INTERVAL_S
-from torusrun.orchestrator.run.state import dependencies, ended, next_job
-from torusrun.orchestrator.run.state.held_allocations import in_hold, told_by_keeper
+from torusrun.orchestrator.run.state import depends, ended, next_attempt
+from torusrun.orchestrator.run.state.depends import in_hold, told_by_keeper
 from torusrun.orchestrator.run.state.lookup import look_up, look_up_added
 from torusrun.orchestrator.run.state.record import Record, read_record
 from torusrun.orchestrator.run.state.view import View
@@ -56,15 +57,15 @@ def views(
     """
     now_s = time.time() if now_s is None else now_s
     if len(runs) <= FEW:
-        found = standing(runs, now_s, keep, fresh=fresh, newest=newest, patience_s=patience_s)
-        return [record.view(status, now_s) for record, status in found]
+        known = standing(runs, now_s, keep, fresh=fresh, newest=newest, patience_s=patience_s)
+        return [record.view(status, now_s) for record, status in known]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := ended.kept(row))}
     unread = [run for run, _ in chosen if run.folder not in old]
     # A run that is over is read and kept even if `keep` rejects it, so that it is read only once.
     useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
-    found = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
-    read = [(record, record.view(status, now_s)) for record, status in found]
+    known = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
+    read = [(record, record.view(status, now_s)) for record, status in known]
     ended.keep(read)
     new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
     return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
@@ -73,6 +74,31 @@ def views(
 def look(run: RunFolder, *, newest: bool = False) -> View:
     """The current view of a run, by its scheduler: of the working attempt, or of the newest."""
     return views([run], fresh=True, newest=newest)[0]
+
+
+def starts(views: Iterable[View], until_s: float = math.inf) -> dict[str, float]:
+    """The estimated starts (of time.time()) of those of these runs that wait and belong to this user, by their ids.
+
+    A start that has passed is now. The wait for all schedulers together ends at `until_s` (of time.monotonic()).
+    """
+    waiting: dict[str, list[Record]] = defaultdict(list)
+    for view in views:
+        if view.state is State.PENDING and view.job:
+            record = read_record(RunFolder(Path(view.folder)))
+            if record.mine and record.job and record.scheduler:
+                waiting[record.scheduler].append(record)
+    known: dict[str, float] = {}
+    for name, records in waiting.items():
+        with contextlib.suppress(TorusrunError):  # a scheduler that this version does not know
+            client = Client(schedulers.get(name), _timeout_s(records), until_s=until_s)
+            by_job = answers.starts(client, [record.job for record in records if record.job])
+            known |= {one.folder.run_id: by_job[one.job] for one in records if one.job and one.job in by_job}
+    return {run: max(start_s, time.time()) for run, start_s in known.items()}
+
+
+def _timeout_s(records: Sequence[Record]) -> float:
+    """The longest time that a command of their scheduler may take."""
+    return max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in records)
 
 
 def _with_rows(runs: Sequence[RunFolder]) -> Iterator[tuple[RunFolder, Settled | None]]:
@@ -100,46 +126,44 @@ def standing(
     read = [record for record in every if not keep or keep(record)]
     until_s = time.monotonic() + patience_s
     records, jobs = [], {}
-    for one in read:
-        record, answer = look_up(one, now_s, until_s)
-        record = look_up_added(record, now_s, until_s)
-        records.append(record)
+    for record in read:
+        known, answer = look_up(record, now_s, until_s)
+        records.append(look_up_added(known, now_s, until_s))
         if answer:
-            jobs[id(record)] = answer
+            jobs[id(records[-1])] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
-    found = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
+    states = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
     hooks.seen_over(
         [
             hooks.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
-            for record, status in found
+            for record, status in states
             if record.mine and status.state.over and record.plan and record.plan.notices
         ]
     )
-    return found
+    return states
 
 
 def _ask(records: list[Record], fresh: bool, until_s: float) -> dict[int, Status]:
     """The state of each record's job by its scheduler, with one poll per scheduler."""
     by_scheduler: dict[str, list[Record]] = defaultdict(list)
-    said: dict[int, Status] = {}
+    states: dict[int, Status] = {}
     for record in records:
         if why := unasked(record):
-            said[id(record)] = Status(State.UNKNOWN, why)
+            states[id(record)] = Status(State.UNKNOWN, why)
         elif record.job:
             by_scheduler[record.scheduler].append(record)
     for name, group in by_scheduler.items():
-        timeout_s = max(record.plan.command_timeout_s if record.plan else DEFAULT_TIMEOUT_S for record in group)
         interval_s = min(record.plan.poll_interval_s if record.plan else POLL_INTERVAL_S for record in group)
         jobs = [job for record in group for job in record.jobs]
         try:
-            client = Client(schedulers.get(name), timeout_s, until_s=until_s)
+            client = Client(schedulers.get(name), _timeout_s(group), until_s=until_s)
             if fresh:
                 note_action(client.scheduler)
             answer = answers.states(client, jobs, interval_s)
         except TorusrunError as error:  # a scheduler that this version does not know
             answer = Answer(time.time(), {job: Status(State.UNKNOWN, str(error)) for job in jobs})
-        said.update({id(record): _begun(record, answer) for record in group})
-    return said
+        states.update({id(record): _begun(record, answer) for record in group})
+    return states
 
 
 def _begun(record: Record, answer: Answer) -> Status:
@@ -203,9 +227,9 @@ def _alone(record: Record) -> Iterator[bool]:
 
 def _judged(record: Record, job: Status | None, now_s: float) -> Status:
     """The state of a run by its record and its scheduler's answer, which is older."""
-    status = record.status(in_hold(record, dependencies.held(record, job)), now_s)
+    status = record.status(in_hold(record, depends.held_forever(record, job)), now_s)
     status = told_by_keeper(record, _blamed_on_the_disk(record, _if_lost(record, status)))
-    return next_job.status(record.events, record.attempt, status, job) if record.continues else status
+    return next_attempt.status(record.events, record.attempt, status, job) if record.continues else status
 
 
 def _note(record: Record, status: Status) -> None:
@@ -232,7 +256,7 @@ def _if_lost(record: Record, status: Status) -> Status:
         lock = attempt.alive.relative_to(record.folder.folder)
         reason = f"its job has left the queue, but processes of its ranks still run: they hold {lock}"
         return Status(State.UNKNOWN, reason)
-    unmet = None if last(record.events, Started, record.attempt) else dependencies.unmet(record.events, record.attempt)
+    unmet = None if last(record.events, Started, record.attempt) else depends.unmet(record.events, record.attempt)
     if unmet and unmet[1]:
         return end_of(How.DROPPED, awaited=unmet[0], state=unmet[1].value).status
     return status

@@ -12,26 +12,17 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
-from torusrun.orchestrator.run.folder import (
-    allocation,
-    attempt_folders,
-    index,
-    kept_forecast,
-    ledger,
-    metrics,
-    shown_plan,
-)
+from torusrun.orchestrator.run.folder import allocation, attempt_folders, index, ledger, metrics, shown_plan
 from torusrun.orchestrator.run.folder.events import Ended, Event, NetworkChosen, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.shown_plan import Planned
-from torusrun.orchestrator.run.state import next_job, suspect, which
-from torusrun.orchestrator.run.state.clocks import now_there_s
+from torusrun.orchestrator.run.state import attempts, next_attempt
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.pace import RunProgress, progress
+from torusrun.orchestrator.run.state.remarks import now_by_writer_s, remarks, waiting
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.run.state.waiting import waiting
 
 TAIL_BYTES = 16_384
 NOT_CHOSEN = "the job chooses it once it knows its hosts"
@@ -40,23 +31,18 @@ RUN_ID = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True)
 class Record:
-    """The content of the run folder alone, read once.
-
-    `attempt` is the working attempt, or the last one that worked. It is older than `newest` while the job of `attempt`
-    has queued `newest` and has not ended. `done` says whether the training of the attempt recorded that it is done; it
-    is not read if the end record says COMPLETED. `end_damage` is the damage of the end record, `damage` all other.
-    """
+    """The content of the run folder alone, read once."""
 
     folder: RunFolder
     owner: int | None
     plan: Planned | None
     events: list[Event]
-    attempt: int
-    newest: int
+    attempt: int  # the working attempt, or the last one that worked
+    newest: int  # newer than `attempt` while the job of that one has queued it and has not ended
     end: End | None
-    done: bool
-    end_damage: str
-    damage: tuple[str, ...]
+    done: bool  # whether the training recorded that it is done; False, too, if the end record says COMPLETED
+    end_damage: str  # of the end record
+    damage: tuple[str, ...]  # all other
 
     @property
     def mine(self) -> bool:
@@ -71,7 +57,7 @@ class Record:
     @property
     def jobs(self) -> tuple[str, ...]:
         """Its job, and those that begin after it without the user; () if it is not known."""
-        return (self.job, *next_job.later_jobs(self.events, self.attempt, self.job)) if self.job else ()
+        return (self.job, *next_attempt.later_jobs(self.events, self.attempt, self.job)) if self.job else ()
 
     @property
     def scheduler(self) -> str:
@@ -87,11 +73,11 @@ class Record:
     @property
     def submitted_s(self) -> float | None:
         """When the attempt was submitted (of time.time()); None if the ledger does not say."""
-        return next_job.submitted_s(self.events, self.attempt)
+        return next_attempt.submitted_s(self.events, self.attempt)
 
     def status(self, job: Status | None, now_s: float) -> Status:
         own = resolve(self.events, self.attempt, self.end, job, now_s, done=self.done)
-        return next_job.at_the_end(self.events, self.attempt, own) if self.ended else own
+        return next_attempt.at_the_end(self.events, self.attempt, own) if self.ended else own
 
     @property
     def ended(self) -> bool:
@@ -102,7 +88,7 @@ class Record:
     def continues(self) -> bool:
         """Whether another attempt may follow without the user. Its jobs then have their own state."""
         done = self.end and self.end.certain and self.end.state is State.COMPLETED
-        return not done and next_job.may_begin_another(self.events, self.attempt)
+        return not done and next_attempt.may_begin_another(self.events, self.attempt)
 
     @property
     def settled(self) -> bool:
@@ -130,12 +116,13 @@ class Record:
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        suspected = suspect.remarks(self.folder.attempt(self.attempt), now_s) if works else ""
+        remarked = remarks(self.folder.attempt(self.attempt), now_s) if works else ""
         grid, hosts, grid_reason = self._place()
+        forecast = None if status.state.over else shown_plan.read_forecast(self.folder)
         return View(
             run=self.plan.run if self.plan and RUN_ID.fullmatch(self.plan.run) else self.folder.run_id,
             state=status.state,
-            reason=plain("; ".join(filter(None, (status.reason, suspected)))),
+            reason=plain("; ".join(filter(None, (status.reason, remarked)))),
             attempt=self.attempt,
             job=self.job,
             scheduler=self.scheduler,
@@ -164,7 +151,7 @@ class Record:
             waiting="" if damage else plain(self._waiting(status, own, now_s)),
             cause=status.cause.value if status.state.over else "",
             left_out=plain(listed(submitting.left_out)) if submitting else "",
-            forecast_s=() if status.state.over else kept_forecast.with_bounds_s(self.folder),
+            forecast_s=(forecast.total_s, *forecast.bounds_s) if forecast else (),
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
@@ -176,7 +163,7 @@ class Record:
             file, last_s = self.folder.ledger, self.events[-1].time_s
         if not at.pace.pause or last_s is None or now_s is None:
             return at
-        return progress(rows, self.attempt, started_s, now_there_s(file, last_s, now_s))
+        return progress(rows, self.attempt, started_s, now_by_writer_s(file, last_s, now_s))
 
     def _waiting(self, status: Status, rows: list[dict[str, Any]], now_s: float) -> str:
         if self.end or self.done or allocation.is_held(self.folder):
@@ -225,13 +212,16 @@ def _read(run: RunFolder, of_newest: bool) -> Record:
     events, ledger_damage = ledger.read(run.ledger)
     if ledger_damage:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
-    newest = which.newest(events, folders)
-    attempt = newest if of_newest else which.working(run, events, newest)
+    newest = attempts.newest(events, folders)
+    attempt = newest if of_newest else attempts.working(run, events, newest)
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
-    done = _done(run.attempt(attempt), end)
-    return Record(run, index.owner(run), plan, events, attempt, newest, end, done, end_damage, damage)
+    completed = end is not None and end.certain and end.state is State.COMPLETED
+    return Record(
+        run, index.owner(run), plan, events, attempt, newest, end,
+        done=not completed and is_done(run.attempt(attempt)), end_damage=end_damage, damage=damage,
+    )  # fmt: skip
 
 
 def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
@@ -239,10 +229,3 @@ def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
         return End.read(run.attempt(attempt).end), ""
     except SiteError as error:
         return None, str(error)
-
-
-def _done(attempt: Attempt, end: End | None) -> bool:
-    """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
-    if end and end.certain and end.state is State.COMPLETED:
-        return False  # not needed: it is COMPLETED
-    return is_done(attempt)

@@ -90,7 +90,7 @@ def newest(known: Sequence[RunFolder]) -> tuple[list[RunFolder], int]:
     entries = dict.fromkeys(entry_of(run) for run in known if run.run_id in ended)  # a sweep counts once
     left = {*list(entries)[:-SHOWN_OVER]}
     old = {run.run_id for run in known if run.run_id in ended and entry_of(run) in left}
-    return index.there([run for run in known if run.run_id not in old]), len(old)
+    return index.existing([run for run in known if run.run_id not in old]), len(old)
 
 
 def entry_of(run: RunFolder) -> str:
@@ -113,10 +113,10 @@ def is_pattern(word: str) -> bool:
 def _meant(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
     if not is_pattern(word):
         return members_of(word, known) or [index.find(word, known)]
-    found = index.there([run for run in known if fnmatchcase(run.run_id, word)])
-    if not found:
+    matching = index.existing([run for run in known if fnmatchcase(run.run_id, word)])
+    if not matching:
         raise UserError(f"no run's name matches {word!r}; `torusrun status` lists your runs")
-    return found
+    return matching
 
 
 def states(text: str) -> frozenset[State]:

@@ -1,11 +1,28 @@
-"""The view of one run that its user sees: state, reason, place, progress, and damage."""
+"""The view of one run that its user sees: state, reason, place, progress, and damage; and the order of many."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from torusrun.orchestrator.base.states import State
+from torusrun.training.counted import counted
+
+ORDER: tuple[State, ...] = (  # by the need for attention
+    State.RUNNING,
+    State.UNKNOWN,
+    State.LOST,
+    State.NODE_FAIL,
+    State.FAILED,
+    State.OOM,
+    State.TIMEOUT,
+    State.PREEMPTED,
+    State.PENDING,
+    State.CANCELLED,
+    State.COMPLETED,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +58,7 @@ class View:
     newest_result: str = ""  # 'loss' or 'accuracy', the one that was measured last
     network: str = ""  # that NCCL reported on a site with `hcas`: IB, Socket, or a plug-in's name
     grid_reason: str = ""  # if the job chooses the grid: why this one, or that it has not chosen yet (`grid` is None)
-    waiting: str = ""  # why the newest attempt has no step yet (waiting.py)
+    waiting: str = ""  # why the newest attempt has no step yet (remarks.py)
     cause: str = ""  # why it ended (base/states.py)
     left_out: str = ""  # the bad hosts that its request left out, as in 'n3 (lost twice)'
     forecast_s: tuple[float, ...] = ()  # of all steps, at submit, with bounds at 90 % if any; () once it is over
@@ -60,3 +77,20 @@ class View:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value}
+
+
+def ordered(views: Sequence[View]) -> list[View]:
+    """The views, sorted: runs that run, that failed, that wait, that are done; a stable sort."""
+    return sorted(views, key=rank)
+
+
+def rank(view: View) -> int:
+    """The position of the view's state in ORDER."""
+    return ORDER.index(view.state)
+
+
+def counts(views: Sequence[View]) -> str:
+    """'1,000 runs: 20 RUNNING, 3 FAILED, 977 PENDING'."""
+    states = Counter(view.state for view in views)
+    parts = ", ".join(f"{states[state]:,} {state.value}" for state in ORDER if states[state])
+    return f"{counted(len(views), 'run')}: {parts}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.place.hosts.tree import Tree
+from torusrun.orchestrator.place.hosts.model import Tree
 from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
@@ -23,7 +23,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     size_bytes,
 )
 from torusrun.orchestrator.schedulers.gridengine.states import xml
-from torusrun.orchestrator.schedulers.traits import SwitchSource
+from torusrun.orchestrator.schedulers.interface import SwitchSource
 from torusrun.training.counted import first_of
 
 VERSION = ("qstat", "-help")
@@ -33,9 +33,7 @@ ENVIRONMENTS = ("qconf", "-spl")
 ENVIRONMENT = ("qconf", "-sp")
 HOSTS = ("qhost", "-xml")
 GPUS = ("qhost", "-F", "gpu")
-HOST = ("qconf", "-se")
 GPU = re.compile(r"(?:^|\s)([a-z]{2}):gpu=(\d+(?:\.0*)?)(?=\s|,|$)")  # hc:gpu=2.000000
-MOST_ASKED = 50  # hosts, each with a command
 RESOURCES = ("qconf", "-sc")
 PROJECTS = ("qconf", "-sprjl")
 CONFIGURATION = ("qconf", "-sconf")
@@ -45,9 +43,9 @@ RACK = "@rack"  # how the names of racks' host groups begin, unless topology.att
 
 def describe(ask: Ask) -> ClusterFacts:
     """Query Grid Engine. Raises SiteError if it does not list its queues or hosts."""
-    found, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
-    of_host, remarks = all_gpus(ask, gpus(listed))
-    hosts = {name: replace(kind, gpus=of_host.get(name, 0)) for name, kind in hosts.items()}
+    queue_records, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
+    of_host = gpus(listed)
+    hosts = {name: replace(kind, gpus=of_host.get(name, ("", 0))[1]) for name, kind in hosts.items()}
     names = optional(ask, ENVIRONMENTS).split()
     environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
     configuration = records(optional(ask, CONFIGURATION))
@@ -55,7 +53,7 @@ def describe(ask: Ask) -> ClusterFacts:
     has_racks = is_answered(lambda: group_names(ask(GROUPS), RACK))
     return ClusterFacts(
         _version(optional(ask, VERSION)),
-        queues(found, hosts),
+        queues(queue_records, hosts),
         environments={name: count for name, count in environments.items() if count},
         resources=frozenset(words[0] for words in resources if words),
         topology={"source": "gridengine"} if has_racks else None,
@@ -69,7 +67,7 @@ def describe(ask: Ask) -> ClusterFacts:
             "accounts": " ".join(PROJECTS),
             "environments": " ".join(ENVIRONMENT),
         },
-        remarks=(*remarks, *_not_understood(listed)),
+        remarks=(*_in_use(of_host), *_not_understood(listed)),
     )
 
 
@@ -83,13 +81,15 @@ def records(text: str) -> list[dict[str, str]]:
     """The records in qconf's output: lines of a name and a value, continued by a backslash; an empty line ends one."""
     joined = re.sub(r"\\\s*\n\s*", " ", text)
     parts = re.split(r"\n\s*\n|\n(?=qname\s)", joined)
-    found = [dict(line.split(None, 1) for line in part.splitlines() if len(line.split(None, 1)) == 2) for part in parts]
-    return [{key: value.strip() for key, value in record.items()} for record in found if record]
+    parsed = [
+        dict(line.split(None, 1) for line in part.splitlines() if len(line.split(None, 1)) == 2) for part in parts
+    ]
+    return [{key: value.strip() for key, value in record.items()} for record in parsed if record]
 
 
-def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) -> tuple[Queue, ...]:
+def queues(records: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) -> tuple[Queue, ...]:
     """The queues, from the records of `qconf -sq` and the hosts. A queue of host groups counts as having all hosts."""
-    read = tuple(_queue(record, hosts) for record in found if "qname" in record)
+    read = tuple(_queue(record, hosts) for record in records if "qname" in record)
     if not read:
         raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
     return read
@@ -97,7 +97,7 @@ def queues(found: Sequence[Mapping[str, str]], hosts: Mapping[str, NodeKind]) ->
 
 def nodes(text: str) -> dict[str, NodeKind]:
     """Every execution host in the output of `qhost -xml`, with its cores if they are listed, else its processors."""
-    found = {}
+    kinds = {}
     for host in xml(text, f"`{' '.join(HOSTS)}`").iter("host"):
         attributes = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
         count = (
@@ -105,8 +105,8 @@ def nodes(text: str) -> dict[str, NodeKind]:
         )
         if host.get("name") != "global":
             cpus = int(count) if count and count.isdecimal() else None
-            found[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
-    return found
+            kinds[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
+    return kinds
 
 
 def hosts_of(ask: Ask, queue: str | None) -> tuple[str, ...]:
@@ -123,41 +123,24 @@ def slots(text: str) -> int:
 
 
 def gpus(text: str) -> dict[str, tuple[str, int]]:
-    """The resource gpu of every host in `qhost -F gpu`: its letters (hc: what it has left, qhost(1)) and number."""
-    found, host = {}, ""
-    for line in text.splitlines():
-        if match := GPU.search(line):
-            found[host] = (match[1], int(float(match[2])))
-        elif re.match(r"[A-Za-z0-9]", line):
-            host = line.split()[0]
-    return found
-
-
-def all_gpus(ask: Ask, listed: Mapping[str, tuple[str, int]]) -> tuple[dict[str, int], list[str]]:
-    """(the GPUs of every host, remarks). Of a consumable, qhost tells what is left, the host's record all.
+    """The resource gpu of every host in `qhost -F gpu`: its letters (hc: what it has left, qhost(1)) and number.
 
     A consumable of the whole cluster (gc) says nothing of a host.
     """
-    found = {host: number for host, (_, number) in listed.items() if host != "global"}
-    consumed = [host for host in found if listed[host][0].endswith("c")]
-    answers = {host: optional(ask, [*HOST, host]) for host in consumed[:MOST_ASKED]}
-    whole = {host: number for host, text in answers.items() if (number := capacity(text)) is not None}
-    remarks = []
-    if unknown := [host for host in consumed if host not in whole]:
-        remarks.append(
-            f"`{' '.join(GPUS)}` tells only how many GPUs of {first_of(unknown)} are free now, and "
-            f"`{' '.join(HOST)} {unknown[0]}` not how many there are: check node.gpus"
-        )
-    return {**found, **whole}, remarks
+    of_host, host = {}, ""
+    for line in text.splitlines():
+        if match := GPU.search(line):
+            if not match[1].startswith("g"):
+                of_host[host] = (match[1], int(float(match[2])))
+        elif re.match(r"[A-Za-z0-9]", line):
+            host = line.split()[0]
+    return of_host
 
 
-def capacity(text: str) -> int | None:
-    """The GPUs that `qconf -se HOST` gives the host, as in gpu=4 or gpu=2(0 1); None if it does not say."""
-    (record, *_) = [*records(text), {}]
-    values = re.split(r",(?![^(]*\))", record.get("complex_values", ""))
-    own = next((value for name, _, value in (word.strip().partition("=") for word in values) if name == "gpu"), "0")
-    match = re.fullmatch(r"(\d+)(?:\.0*)?(?:\(.*\))?", own)
-    return int(match[1]) if match and "complex_values" in record else None
+def _in_use(listed: Mapping[str, tuple[str, int]]) -> Iterator[str]:
+    """That jobs may use some of the GPUs of hosts whose number is what they have left."""
+    if consumed := [host for host, (letters, _) in listed.items() if letters.endswith("c")]:
+        yield f"`{' '.join(GPUS)}` tells only how many GPUs of {first_of(consumed)} are free now: check node.gpus"
 
 
 def _not_understood(listed: str) -> Iterator[str]:
@@ -215,9 +198,9 @@ def tree(text: str) -> Tree:
     A group that names other groups is ignored: only groups of hosts are leaves.
     """
     joined = re.sub(r"\\\s*\n\s*", " ", text)
-    found = re.findall(r"^group_name\s+(@\S+)\s*\nhostlist\s+(.*)$", joined, re.MULTILINE)
+    groups = re.findall(r"^group_name\s+(@\S+)\s*\nhostlist\s+(.*)$", joined, re.MULTILINE)
     leaves = {}
-    for group, words in found:
+    for group, words in groups:
         hosts = [word for word in words.split() if word != "NONE"]
         if hosts and not any(word.startswith("@") for word in hosts):
             leaves[group] = hosts

@@ -11,10 +11,17 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.schedulers.gridengine import facts, states
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    JobScript,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
 from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
-from torusrun.training.counted import counted
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # Variables of the login environment that a job would lack; the script sets PYTHONPATH and the site's variables.
@@ -39,7 +46,7 @@ class GridEngine(Scheduler):
         cluster=("SGE_ROOT", "SGE_CELL"),
         host="HOSTNAME",
     )
-    traits = Traits(reports_all_jobs=True, cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
+    traits = Traits(cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, facts.SWITCHES, facts.hosts_of)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
@@ -86,8 +93,8 @@ class GridEngine(Scheduler):
         return directives("#$", [*options, *request.extra], LONGEST_BYTES)
 
     def refuses(self, value: str) -> str | None:
-        found = next((char for char in value if char in MEANS_SOMETHING), None)
-        return found and f"holds {found!r}: {MEANS_SOMETHING[found]}"
+        wrong = next((char for char in value if char in MEANS_SOMETHING), None)
+        return wrong and f"holds {wrong!r}: {MEANS_SOMETHING[wrong]}"
 
     def _word(self, key: str, value: str) -> str:
         """A value as one word: in quotes if it has blanks. No word can contain a quote."""
@@ -144,15 +151,6 @@ class GridEngine(Scheduler):
             raise SiteError("JOB_ID is not set: this is not inside a Grid Engine job")
         path = environment.get("PE_HOSTFILE") or environment.get("SGE_JOB_HOSTLIST")
         return listed_hosts(path) if path else [this_host]  # without a parallel environment there is no list
-
-    def shortfall(self, environment: Mapping[str, str], cpus: int) -> str:
-        slots, hosts = environment.get("NSLOTS", ""), environment.get("NHOSTS", "")
-        if not (slots.isdigit() and hosts.isdigit()) or int(slots) == int(hosts) or int(slots) >= cpus:
-            return ""  # one slot on each host counts as a whole host
-        return (
-            f"Grid Engine gave {counted(int(slots), 'slot')}, and the ranks use {counted(cpus, 'core')}: unless a slot "
-            "is more than a core here, write {cpus} in the site's 'ask', or lower cpus_per_rank"
-        )
 
 
 def _one_slot(request: Request) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def recorded(said: Finished) -> dict[str, Status]:
         record = {key: value.strip() for key, _, value in pairs if key in READ}
         if "jobnumber" in record:
             records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
-    return with_arrays({key: ended(found) for key, found in records.items()}, _array_of)
+    return with_arrays({key: ended(own) for key, own in records.items()}, _array_of)
 
 
 def _answer(said: Finished, doing: str) -> ET.Element:

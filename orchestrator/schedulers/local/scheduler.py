@@ -16,9 +16,17 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, optional
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.local.sessions import found
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    JobScript,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
+from torusrun.orchestrator.schedulers.local.sessions import states
 
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")
@@ -51,8 +59,8 @@ def memory_bytes(text: str) -> int | None:
 
 def gpu_type(names: list[str]) -> str | None:
     """The type of the GPUs if all are alike, as h100 for 'NVIDIA H100 80GB HBM3', else None."""
-    found = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
-    return found.pop() if len(found) == 1 else None
+    types = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
+    return types.pop() if len(types) == 1 else None
 
 
 def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
@@ -84,9 +92,8 @@ class Local(Scheduler):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         files = (script, script.parent / request.stdout, script.parent / request.stderr)
         after = (*request.after, *request.after_any)
-        return process.module(
-            sys.executable, "torusrun.orchestrator.schedulers.local.detach", *files, request.called, *after
-        )
+        module = "torusrun.orchestrator.schedulers.local.sessions"
+        return process.module(sys.executable, module, *files, request.called, *after)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):
@@ -95,7 +102,7 @@ class Local(Scheduler):
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         command = ["sh", "-c", "cat /proc/[0-9]*/stat 2> /dev/null", "torusrun", *job_ids]
-        return Query(command, lambda said: found(said.stdout, job_ids))
+        return Query(command, lambda said: states(said.stdout.splitlines(), job_ids))
 
     def find_query(self, token: str) -> Query[list[str]]:
         command = ["pgrep", "--full", "--euid", str(os.geteuid()), f"/jobs?[.]sh {re.escape(token)}( |$)"]

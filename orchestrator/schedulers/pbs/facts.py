@@ -1,12 +1,18 @@
-"""The cluster as PBS reports it: queues with their limits and users, and hosts with their resources."""
+"""The cluster as PBS reports it: queues with their limits, hosts with their resources, and switches.
+
+The switch of a node is a resource of its vnodes. PBS's JSON is invalid if a value is `nan` or `.5`, so commands request
+text.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.place.hosts.model import Tree
+from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
@@ -16,28 +22,30 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     duration_s,
     size_bytes,
 )
-from torusrun.orchestrator.schedulers.pbs import topology
+from torusrun.orchestrator.schedulers.interface import SwitchSource
 
 QUEUES = ("qstat", "-Q", "-f")
 SERVER = ("qstat", "-B", "-f")
-NODES = topology.COMMAND
 CLOSED = {"enabled": "it is disabled", "started": "it is stopped"}
 Record = Mapping[str, str]
+NODES = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources
+RESOURCE = "resources_available."
+SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 
 
-def describe(ask: Ask, user: str = "", groups: Collection[str] = ()) -> ClusterFacts:
-    """Query PBS, for a user of these groups. Raises SiteError if it does not list its queues."""
-    listed = topology.records(ask(QUEUES), "Queue: ")
-    (server, *_) = [*topology.records(ask(SERVER), "Server: ").values(), {}]
+def describe(ask: Ask) -> ClusterFacts:
+    """Query PBS. Raises SiteError if it does not list its queues."""
+    listed = records(ask(QUEUES), "Queue: ")
+    (server, *_) = [*records(ask(SERVER), "Server: ").values(), {}]
     _check_family(server)
     vnodes, remarks = _vnodes(ask)
-    resources = frozenset(name for vnode in vnodes.values() for name in topology.resources(vnode))
+    resources = frozenset(name for vnode in vnodes.values() for name in resources_of(vnode))
     return ClusterFacts(
         f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
-        Queues(listed, vnodes, server, user, groups).all(),
+        Queues(listed, vnodes, server).all(),
         server.get("server_host"),
         resources=resources,
-        topology={"source": "pbs"} if topology.SWITCH in resources else None,
+        topology={"source": "pbs"} if SWITCH in resources else None,
         asks_memory=True,  # PBS's hook for cgroups gives 256 MB to a job that asks for none
         commands={
             "scheduler": " ".join(SERVER),
@@ -69,27 +77,25 @@ def _check_family(server: Record) -> None:
 def _vnodes(ask: Ask) -> tuple[Mapping[str, Record], tuple[str, ...]]:
     """(the vnodes by name, why there are none)."""
     try:
-        return topology.vnodes(ask(NODES)), ()
+        return vnodes_in(ask(NODES)), ()
     except SiteError as error:
         return {}, (f"no nodes are known: {error}",)
 
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues of a server and their vnodes, with the server's attributes, the user and the user's groups."""
+    """The queues of a server and their vnodes, with the server's attributes."""
 
     listed: Mapping[str, Record]
     vnodes: Mapping[str, Record]
     server: Record
-    user: str = ""
-    groups: Collection[str] = ()
 
     def all(self) -> tuple[Queue, ...]:
         """All queues. Raises SiteError if there are none."""
-        found = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
-        if not found:
+        names = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
+        if not names:
             raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
-        return tuple(self.queue(name) for name in found)
+        return tuple(self.queue(name) for name in names)
 
     def queue(self, name: str) -> Queue:
         """The queue `name`. A routing queue has the nodes of all queues that it leads to, and their widest limits."""
@@ -126,13 +132,8 @@ class Queues:
         return list(ends)
 
     def closed(self, record: Record) -> list[str]:
-        """The reasons why a queue takes no jobs of this user, submitted to it or routed; [] if it does."""
-        why = [why for key, why in CLOSED.items() if record.get(key) == "False"]
-        if record.get("acl_user_enable") == "True" and not _listed(record.get("acl_users", ""), [self.user]):
-            why.append(f"it is not for user {self.user}")
-        if record.get("acl_group_enable") == "True" and not _listed(record.get("acl_groups", ""), self.groups):
-            why.append(f"it is for other groups ({record.get('acl_groups', 'none')})")
-        return why
+        """Why a queue takes no jobs, submitted to it or routed; [] if it does. Access lists are not read."""
+        return [why for key, why in CLOSED.items() if record.get(key) == "False"]
 
     def vnodes_of(self, name: str) -> dict[str, Record]:
         """The vnodes bound to an execution queue; if there are none, all that are bound to no queue."""
@@ -144,27 +145,15 @@ def _limit(
     record: Record, reached: Iterable[Record], resource: str, read: Callable[[str], float | None]
 ) -> float | None:
     """The most that a job may ask for, by the queue's own limit and the widest of the queues that it leads to."""
-    own, *others = (read(one.get(f"resources_max.{resource}", "")) for one in (record, *reached))
+    own, *others = (read(each.get(f"resources_max.{resource}", "")) for each in (record, *reached))
     known = [other for other in others if other is not None]
     widest = max(known) if known and len(known) == len(others) else None
     return min((limit for limit in (own, widest) if limit is not None), default=None)
 
 
-def _listed(entries: str, names: Collection[str]) -> bool:
-    """Whether an access list allows one of `names` (acl_check of OpenPBS): the first matching entry decides."""
-    otherwise = False
-    for entry in _words(entries):
-        name = entry.lstrip("+-").partition("@")[0]
-        if not name:
-            otherwise = entry.startswith("+")
-        elif name in names:
-            return not entry.startswith("-")
-    return otherwise
-
-
 def _bound(vnode: Record) -> list[str]:
     """The only queues that a vnode serves, by its attribute or by the usual resource; [] if it serves all."""
-    return _words(vnode.get("queue") or topology.resources(vnode).get("qlist", ""))
+    return _words(vnode.get("queue") or resources_of(vnode).get("qlist", ""))
 
 
 def _words(listed: str) -> list[str]:
@@ -173,10 +162,10 @@ def _words(listed: str) -> list[str]:
 
 def _hosts(vnodes: Mapping[str, Record]) -> list[list[Record]]:
     """The resources of the vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
-    found: dict[str, list[Record]] = {}
+    hosts: dict[str, list[Record]] = {}
     for name, vnode in vnodes.items():
-        found.setdefault(topology.host(name, vnode), []).append(topology.resources(vnode))
-    return list(found.values())
+        hosts.setdefault(host_of(name, vnode), []).append(resources_of(vnode))
+    return list(hosts.values())
 
 
 def _kind(vnodes: list[Record]) -> NodeKind:
@@ -187,3 +176,85 @@ def _kind(vnodes: list[Record]) -> NodeKind:
     return NodeKind(
         1, sum(cpus) if cpus else None, sum(memory) if memory else None, sum(gpus), types[0] if types else None
     )
+
+
+def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, str]]:
+    """The attributes of all objects in a list of PBS, by name.
+
+    `head` begins the line of a name, and the pattern `indent` that of an attribute; other lines are ignored. A long
+    value continues in lines that begin with a tab. The first record of a name, and the first value of an attribute,
+    count: a second one is not the server's.
+    """
+    attribute = re.compile(indent + r"([A-Za-z_][\w.-]*) = (.*)")
+    objects: dict[str, dict[str, str]] = {}
+    attributes: dict[str, str] = {}
+    for line in text.replace("\n\t", "").split("\n"):
+        if line.startswith(head) and line[:1].strip():
+            attributes = {}
+            objects.setdefault(line.removeprefix(head).strip(), attributes)
+        elif match := attribute.fullmatch(line):
+            attributes.setdefault(match[1], match[2].strip())
+    return objects
+
+
+def vnodes_in(text: str) -> dict[str, dict[str, str]]:
+    """The attributes of every vnode by its name. Raises SiteError if `text` is not output of pbsnodes."""
+    listed = {name: values for name, values in records(text, "", " +").items() if values}  # a warning has none
+    if not listed:
+        raise SiteError(f"this is not the output of `{' '.join(NODES)}`: {text.strip()[:80]!r}")
+    return listed
+
+
+def host_of(name: str, vnode: Mapping[str, str]) -> str:
+    """The host of a vnode; several vnodes may share a host."""
+    return vnode.get(f"{RESOURCE}host") or vnode.get("Mom") or name
+
+
+def resources_of(vnode: Mapping[str, str]) -> dict[str, str]:
+    """The resources of a vnode. PBS knows their names without case, so these are in lower case."""
+    return {key.removeprefix(RESOURCE).lower(): value for key, value in vnode.items() if key.startswith(RESOURCE)}
+
+
+def tree(text: str, resource: str) -> Tree:
+    """The hosts by the switches in their resource `resource`, for example `switch`.
+
+    Raises SiteError if no host has it, naming the existing resources, if the text is something else, or if switches
+    share only some of their hosts.
+    """
+    below: dict[str, dict[str, None]] = {}  # the hosts below each switch
+    others: set[str] = set()
+    listed = vnodes_in(text)
+    for name, vnode in listed.items():
+        known = resources_of(vnode)
+        for switch in _switches(known.get(resource.lower(), ""), host_of(name, vnode)):
+            below.setdefault(switch, {})[host_of(name, vnode)] = None
+        others |= set(known)
+    if not below:
+        has = f"; they have {', '.join(sorted(others))}" if others else ""
+        raise SiteError(f"none of the {len(listed)} nodes that pbsnodes lists has a resource {resource!r}{has}")
+    return _nested(below)
+
+
+def _switches(value: str, own: str) -> list[str]:
+    """The switches in a resource, the nearest first. It may be a list, which often begins with the host itself."""
+    words = [word.strip().strip("'\"") for word in value.split(",")]
+    return [word for word in words if word and not same_host(word, own)]
+
+
+def _nested(below: Mapping[str, Mapping[str, None]]) -> Tree:
+    """The tree of switches: each is below the smallest one that has all of its hosts. Raises SiteError without one."""
+    parents: dict[str, str] = {}
+    leaves: dict[str, list[str]] = {}
+    top: dict[str, str] = {}  # the highest switch so far above each host
+    for switch, hosts in sorted(below.items(), key=lambda item: len(item[1])):
+        inner = dict.fromkeys(top[host] for host in hosts if host in top)
+        if partly := next((name for name in inner if not below[name].keys() <= hosts.keys()), None):
+            raise SiteError(f"pbsnodes lists the switches {partly} and {switch}, which share only some of their hosts")
+        parents |= dict.fromkeys(inner, switch)
+        if own := [host for host in hosts if host not in top]:
+            leaves[switch] = own
+        top |= dict.fromkeys(hosts, switch)
+    return Tree(dict(sorted(leaves.items())), parents)
+
+
+SWITCHES = SwitchSource(tree, lambda ask, _: ask(NODES), SWITCH)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import grp
 import math
-import os
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
-from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.pbs import facts, states, topology
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, JobScript, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    JobScript,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
+from torusrun.orchestrator.schedulers.pbs import facts, states
 from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
@@ -32,19 +35,6 @@ KEPT = (
     'torusrun_kept="$(readlink "/proc/$$/fd/1")"; '
     'if [[ $torusrun_kept == */"$PBS_JOBNAME".o+([0-9.]) ]]; then rm -f -- "$torusrun_kept"; fi'
 )
-
-
-def _groups() -> list[str]:
-    """The names of this user's groups. A group without a name here is left out: PBS has no name for it either."""
-    found, user = [], pwd.getpwuid(os.geteuid())
-    for number in os.getgrouplist(user.pw_name, user.pw_gid):
-        with contextlib.suppress(KeyError):
-            found.append(grp.getgrgid(number).gr_name)
-    return found
-
-
-def _facts(ask: Ask) -> ClusterFacts:
-    return facts.describe(ask, user_name(), _groups())
 
 
 def _remote(host: str, command: str) -> list[str]:
@@ -70,7 +60,7 @@ class PBS(Scheduler):
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
     script = JobScript((OWN_COMMANDS, OWN_HOST, KEPT), sends_output=True)
-    cluster = ClusterQueries(("pbsnodes",), _facts, topology.SWITCHES)
+    cluster = ClusterQueries(("pbsnodes",), facts.describe, facts.SWITCHES)
     # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI support PBS, and few sites allow ssh.
     reach = Reach(remote_command=_remote, for_every_mpi=True)
 

@@ -15,7 +15,7 @@ from signal import Signals
 
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State, Status, never_starts
-from torusrun.orchestrator.schedulers.pbs.topology import records
+from torusrun.orchestrator.schedulers.pbs.facts import records
 from torusrun.training.counted import first_of
 
 UNKNOWN_JOB, FINISHED_JOB = 153, 35  # pbs_errno & 255, for some of the named jobs; the others are reported
@@ -47,11 +47,11 @@ def listed(said: Finished) -> dict[str, Status]:
 def starts(said: Finished) -> dict[str, float]:
     """The estimated starts in qstat's output, of time.time(), as `Tue Feb 14 02:10:01 2023` on this machine's clock."""
     _checked(said)
-    found = {}
+    starts_s = {}
     for job_id, attributes in records(said.stdout, "Job Id: ").items():
         with contextlib.suppress(ValueError, OverflowError):
-            found[job_id] = time.mktime(time.strptime(attributes.get("estimated.start_time", ""), CTIME))
-    return found
+            starts_s[job_id] = time.mktime(time.strptime(attributes.get("estimated.start_time", ""), CTIME))
+    return starts_s
 
 
 def lost(said: Finished) -> str:

@@ -1,4 +1,10 @@
-"""The cluster as Slurm reports it: partitions, nodes, generic resources, accounts, and the tree of switches."""
+"""The cluster as Slurm reports it: partitions, nodes, generic resources, accounts, and the tree of switches.
+
+A line of topology.conf is `SwitchName=s0 Nodes=n[0-3]` or `SwitchName=s9 Switches=s[0-1]`, or names a block, a ring or
+a torus in place of a switch. These become leaf switches: the model has no links between single nodes. scontrol adds
+Level, LinkSpeed, BlockIndex and others; it prints these lines also if the site has a topology.yaml. A file may have
+comments, and lines that continue after a backslash (topology.conf(5), Slurm 22.05 and 26.05).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.user import user_name
-from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
-from torusrun.orchestrator.schedulers.slurm import topology
+from torusrun.orchestrator.place.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.model import Tree
+from torusrun.orchestrator.schedulers.cluster_facts import (
+    Ask,
+    ClusterFacts,
+    NodeKind,
+    Queue,
+    duration_s,
+    is_answered,
+    optional,
+)
+from torusrun.orchestrator.schedulers.interface import SwitchSource
 
 VERSION = ("sinfo", "--version")
 PARTITIONS = ("scontrol", "show", "partition", "--oneliner")
@@ -22,6 +38,9 @@ GRES = re.compile(r",(?![^(]*\))")  # between the resources of a node: not withi
 TYPE = r"(?!\d+(?:\(|$)|no_consume:)([^:=,()\s]+|\(null\))"  # in gpu:4 the number follows at once
 GPUS = re.compile(rf"(?:gres/)?gpu(?::{TYPE})?(?::no_consume)?[:=](\d+)(?:\([^()]*\))?")
 DEFAULT_ACCOUNT = ("sacctmgr", "--noheader", "--parsable2", "show", "user", "format=DefaultAccount")
+TOPOLOGY = ("scontrol", "show", "topology")
+UNITS = ("blockname", "ringname", "torusname")  # each is a leaf switch to the model
+IGNORED = ("aggregatedblock", "blocksizes", "placementdims")  # what lines have that name no unit of their own
 
 
 def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
@@ -45,7 +64,7 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
             "scheduler": " ".join(VERSION),
             "queues": " ".join(PARTITIONS[:3]),
             "nodes": "sinfo --exact",
-            "topology": " ".join(topology.COMMAND),
+            "topology": " ".join(TOPOLOGY),
             "accounts": "sacctmgr show associations",
         },
         remarks=tuple(_not_understood(nodes)),
@@ -54,13 +73,9 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
 
 def _topology(ask: Ask, configuration: Mapping[str, str]) -> dict[str, Any] | None:
     """The keys of a site's topology. With a topology.yaml Slurm still reports TopologyPlugin=topology/flat."""
-    if "none" in configuration.get("TopologyPlugin", ""):
+    if "none" in configuration.get("TopologyPlugin", "") or not is_answered(lambda: tree(_query(ask, ""))):
         return None
-    try:
-        block_nodes = topology.blocks(ask)
-    except SiteError:
-        return None
-    return {"source": "slurm"} | ({"block_nodes": block_nodes} if block_nodes else {})
+    return {"source": "slurm"}
 
 
 def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Queue, ...]:
@@ -70,8 +85,8 @@ def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Q
         words = line.split("|")
         if len(words) == 5:
             kinds.setdefault(words[0].rstrip("*"), []).append(_kind(words[1:]))
-    found = [topology.named(line) for line in partitions.splitlines()]
-    named = {words["PartitionName"]: words for words in found if "PartitionName" in words}
+    rows = [words_of(line) for line in partitions.splitlines()]
+    named = {words["PartitionName"]: words for words in rows if "PartitionName" in words}
     read = tuple(_queue(words, tuple(kinds.get(name, ())), accounts) for name, words in named.items())
     if not read:
         raise SiteError(f"`{' '.join(PARTITIONS)}` shows no partition: {partitions.strip()[:80]!r}")
@@ -143,3 +158,55 @@ def _not_understood(nodes: str) -> Iterator[str]:
 def _number(text: str) -> int | None:
     match = re.match(r"\d+", text)
     return int(match[0]) if match else None
+
+
+def tree(text: str) -> Tree:
+    """The switches in `text`.
+
+    Raises SiteError that names a wrong line, or a switch that is not described. If scontrol lists all nodes below a
+    higher switch, they are ignored: `Switches` is enough.
+    """
+    made = _of_lines(text)
+    known = {*made.leaves, *made.parents.values()}
+    if missing := [child for child in made.parents if child not in known]:
+        raise SiteError(f"Slurm's topology is cut off: it does not describe the switches {', '.join(missing[:5])}")
+    if not made.leaves:
+        raise SiteError("Slurm's topology has no switches; is there a TopologyPlugin=topology/tree?")
+    return made
+
+
+def words_of(line: str) -> dict[str, str]:
+    """The words of the form NAME=VALUE in a line that scontrol printed."""
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def _of_lines(text: str) -> Tree:
+    leaves: dict[str, list[str]] = {}
+    parents: dict[str, str] = {}
+    for line in _lines(text):
+        words = {key.lower(): value for key, value in words_of(line).items()}
+        if any(key in words for key in IGNORED):
+            continue
+        name, nodes, below = (words.get(key) for key in ("switchname", "nodes", "switches"))
+        name = name or next((words[key] for key in UNITS if key in words), None)
+        if not name or not (nodes or below):
+            raise SiteError(f"this is not a line of Slurm's topology: {line[:200]!r}")
+        if below and below != "(null)":
+            parents |= dict.fromkeys(expand(below), name)
+        else:
+            leaves[name] = expand(nodes or "")
+    return Tree(leaves, parents)
+
+
+def _lines(text: str) -> list[str]:
+    joined = re.sub(r"\\\s*\n\s*", " ", text)
+    lines = (line.partition("#")[0].strip() for line in joined.splitlines())
+    return [line for line in lines if line]
+
+
+def _query(ask: Ask, name: str) -> str:
+    """What Slurm prints about a topology, or about the cluster's default for ''."""
+    return ask([*TOPOLOGY, *([name] if name else [])])
+
+
+SWITCHES = SwitchSource(lambda text, _: tree(text), _query)

@@ -10,9 +10,16 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Status
 from torusrun.orchestrator.place.hosts.hostlist import expand
-from torusrun.orchestrator.schedulers.interface import Request, Scheduler
-from torusrun.orchestrator.schedulers.slurm import facts, states, topology
-from torusrun.orchestrator.schedulers.traits import ClusterQueries, Query, Reach, Traits, Variables
+from torusrun.orchestrator.schedulers.interface import (
+    ClusterQueries,
+    Query,
+    Reach,
+    Request,
+    Scheduler,
+    Traits,
+    Variables,
+)
+from torusrun.orchestrator.schedulers.slurm import facts, states
 from torusrun.orchestrator.schedulers.words import directives, printed_id
 
 OTHER_CLUSTER = re.compile(r"\s*(-M|--cl(u(s(t(e(rs?)?)?)?)?)?([=\s]|$))")  # getopt_long takes abbreviations, too
@@ -23,13 +30,13 @@ LONGEST_BYTES = 8000  # sbatch copies a word into a buffer of 8192 bytes without
 
 
 def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:
-    one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
-    return ["srun", f"--jobid={job_id}", "--overlap", *one, *(["--pty"] if terminal else []), *argv]
+    options = ["--nodes=1", "--ntasks=1", f"--nodelist={host}", "--cpu-bind=none", "--mpi=none", "--quiet"]
+    return ["srun", f"--jobid={job_id}", "--overlap", *options, *(["--pty"] if terminal else []), *argv]
 
 
 def _remote(host: str, command: str) -> list[str]:
-    one = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
-    return ["srun", *one, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
+    options = ["--nodes=1", "--ntasks=1", f"--nodelist={host}"]
+    return ["srun", *options, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
 
 
 def _broadcast(
@@ -54,13 +61,12 @@ class Slurm(Scheduler):
         elsewhere=("SLURM_CLUSTERS",),
     )
     traits = Traits(
-        reports_all_jobs=True,
         cancels_many=True,
         cannot_exclude="",
         has_arrays=True,
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
-    cluster = ClusterQueries(("sinfo",), facts.describe, topology.SWITCHES, facts.hosts)
+    cluster = ClusterQueries(("sinfo",), facts.describe, facts.SWITCHES, facts.hosts)
     reach = Reach(_shell, _remote, _broadcast)
 
     def directives(self, request: Request) -> list[str]:
@@ -98,8 +104,6 @@ class Slurm(Scheduler):
         own = (*request.ask, *request.extra, *request.submit_args)
         if wrong := next(filter(self.refuses_option, own), None):
             raise UserError(f"{wrong!r} {self.refuses_option(wrong)}")
-        if request.segment and not any("--segment" in word for word in own):
-            options.append(f"--segment={request.segment}")
         return directives("#SBATCH", [_quoted(option) for option in [*options, *request.extra]], LONGEST_BYTES)
 
     def refuses_option(self, option: str) -> str | None:
@@ -128,8 +132,8 @@ class Slurm(Scheduler):
         raise SiteError(f"sbatch did not print a job id but {stdout!r}; see squeue --me for whether it was submitted")
 
     def job_elsewhere(self, stdout: str) -> str:
-        found = CLUSTER.search(stdout)  # squeue may not show such a job
-        return f"sbatch submitted job {found[1]} to the cluster {found[2]}; see `squeue -M {found[2]}`" if found else ""
+        job = CLUSTER.search(stdout)  # squeue may not show such a job
+        return f"sbatch submitted job {job[1]} to the cluster {job[2]}; see `squeue -M {job[2]}`" if job else ""
 
     def task_id(self, job_id: str, index: int) -> str:
         return f"{job_id}_{index}"

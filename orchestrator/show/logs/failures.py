@@ -9,8 +9,7 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import attempt_folders
-from torusrun.orchestrator.run.folder.log_errors.lines import bare
-from torusrun.orchestrator.run.folder.log_errors.tracebacks import Tracebacks
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import Tracebacks, bare
 from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.show.logs.files import TAIL_LINES, Logs

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import ceil, floor, inf, log10
 from xml.sax.saxutils import escape
 
-from torusrun.orchestrator.base.render.html import Markup
 from torusrun.orchestrator.base.shown import svg
 from torusrun.orchestrator.base.shown.curve import Axis, Points
+from torusrun.orchestrator.base.templates import Markup
 
 MOST_TICKS = 5
 LEAST_TICKS = 1e-300  # the shortest axis with more than one tick

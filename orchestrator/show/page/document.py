@@ -10,8 +10,8 @@ from string import ascii_uppercase
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_text
-from torusrun.orchestrator.base.render.html import page
 from torusrun.orchestrator.base.shown.numbers import moment
+from torusrun.orchestrator.base.templates import page
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.keys.paths import absolute

@@ -17,9 +17,10 @@ from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.forecast.forecast import Forecast
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.folder import kept_forecast, kept_secrets, ledger, metrics
+from torusrun.orchestrator.run.folder import kept_secrets, ledger, metrics, shown_plan
+from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
@@ -29,7 +30,6 @@ from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, account
-from torusrun.orchestrator.run.state.slow import Slow
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.explanation import Explanation, explained
 from torusrun.orchestrator.show.logs.files import logs
@@ -121,7 +121,7 @@ def records(run: RunFolder, view: View) -> RunFacts:
         now_s=now_s,
         rows=rows or (),
         events=events,
-        account=spent and replace(spent, forecast=kept_forecast.read(run)),
+        account=spent and replace(spent, forecast=shown_plan.read_forecast(run)),
         plan=_known(lambda: read_plan(run, view.attempt)),
         hidden=_known(lambda: kept_secrets.all_of(run)) or {},
         spec=_known(lambda: _text(run.spec)) or "",

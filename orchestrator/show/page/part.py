@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torusrun.orchestrator.base.render.html import Markup
+from torusrun.orchestrator.base.templates import Markup
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.show import map_svg
 from torusrun.orchestrator.show.page.charts import Drawn

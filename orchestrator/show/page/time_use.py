@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from torusrun.orchestrator.base.render.html import Markup
 from torusrun.orchestrator.base.shown import svg
 from torusrun.orchestrator.base.shown.numbers import moment, ms
+from torusrun.orchestrator.base.templates import Markup
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
+from torusrun.orchestrator.run.folder.at_work import RankSteps
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last
-from torusrun.orchestrator.run.folder.node_load import RankSteps
 from torusrun.orchestrator.run.state.account import USES, Account
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
 from torusrun.orchestrator.run.state.pace import duration
@@ -150,8 +150,6 @@ def _productive(account: Account) -> Iterator[str]:
     if account.ettr is not None and account.since_submit is not None:
         since = f"{account.since_submit:.1%} since its submission"
         yield f"Productive: {account.ettr:.1%} of the time since its first start, {since}."
-    if account.cure:
-        yield f"Most would have been saved on {account.cure}."
 
 
 ROW_HEIGHT = 14

@@ -15,8 +15,8 @@ from torusrun.orchestrator.base.private import read_bytes, status
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import allocation, attempt_folders, metrics
+from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
-from torusrun.orchestrator.run.folder.node_load import NodeLoad
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.logs.failures import bad_ends

@@ -9,10 +9,10 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shown.numbers import number, percent, thousands
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal import colours, output
+from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.keys.paths import home
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.record import TAIL_BYTES
@@ -73,7 +73,7 @@ def _drawn(table: list[tuple[str, str]], state: State) -> None:
 
     grid = Table.grid(Column(no_wrap=True, style="bold"), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for name, value in table:
-        grid.add_row(name, Text(value, colours.of(state) if name == "state" else ""))
+        grid.add_row(name, Text(value, state.colour if name == "state" else ""))
     output.console().print(grid)
 
 

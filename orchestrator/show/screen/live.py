@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from torusrun.orchestrator.base.terminal import output
-from torusrun.orchestrator.base.terminal.colours import REMARK, of
+from torusrun.orchestrator.base.terminal.output import REMARK
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.terminal.remarks import draws
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -55,7 +55,7 @@ class Line:
 
 def _parts(view: View, said: str) -> dict[str, Text]:
     texts = {"run": plain(view.run), "state": view.state.value, "step": "", "eta": "", **figures(view)}
-    styles = {"run": "bold", "state": of(view.state)}
+    styles = {"run": "bold", "state": view.state.colour}
     if view.step is None:
         texts["remark"] = remark(view, said)
     elif view.total_steps:  # equal width from step to step, so that the bar keeps its width
@@ -71,7 +71,7 @@ def _joined(parts: dict[str, Text]) -> Text:
 
 def _bar(view: View, room: int, console: Console) -> Text:
     """A bar of `room` columns; on a terminal without colours, the remaining part is blank."""
-    style = of(view.state)
+    style = view.state.colour
     bar = ProgressBar(view.total_steps or 0, view.step or 0, width=room, complete_style=style, finished_style=style)
     text = Text.assemble(*((segment.text, segment.style or "") for segment in console.render(bar)))
     text.truncate(room, pad=True)

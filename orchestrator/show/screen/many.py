@@ -11,11 +11,9 @@ from rich.text import Text
 from torusrun.orchestrator.base.shown.numbers import thousands
 from torusrun.orchestrator.base.shown.table import LEAST_NAME, Column, Table
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.base.terminal.width import CUT, cut
-from torusrun.orchestrator.place.hosts.folded import folded
-from torusrun.orchestrator.run.state.attention import counts
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.base.terminal.plain import CUT, cut, plain
+from torusrun.orchestrator.place.hosts.hostlist import folded
+from torusrun.orchestrator.run.state.view import View, counts
 from torusrun.orchestrator.show.listing import ETA, RESULT, STATE, STEP
 
 Row = TypeVar("Row")

@@ -8,12 +8,9 @@ from statistics import fmean, median
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.base.terminal.width import cut
-from torusrun.orchestrator.run.folder.node_load import GpuLoad, NetworkLoad, NodeLoad, RankSteps
-from torusrun.orchestrator.run.folder.pulse import host_pulse_s
+from torusrun.orchestrator.base.terminal.plain import cut, plain
+from torusrun.orchestrator.run.folder.at_work import TIMES_USUAL, GpuLoad, NodeLoad, RankSteps, host_pulse_s
 from torusrun.orchestrator.run.state.pace import short
-from torusrun.orchestrator.run.state.slow import TIMES_USUAL
 
 SILENT_S = 30.0  # of few nodes; of many, TIMES_PULSE times what lies between two signs of life
 TIMES_PULSE = 3
@@ -54,10 +51,6 @@ class NodeRow:
     load: NodeLoad | None
     gpus: Sequence[GpuLoad]
     steps: RankSteps | None
-
-    @property
-    def links(self) -> Sequence[NetworkLoad]:
-        return self.load.links if self.load else ()
 
 
 def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
@@ -152,8 +145,6 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column("GPU", lambda row: _of_known(fmean, (gpu.busy for gpu in row.gpus)), SHARE, left_out=10),
     Column("GPU MEM", lambda row: _memory(_fullest(row.gpus)), left_out=4),
     Column("WATTS", lambda row: _of_known(sum, (gpu.power_w for gpu in row.gpus)), "{:.0f}".format, left_out=1),
-    Column("IN/S", lambda row: _of_known(sum, (link.in_bytes_per_s for link in row.links)), size, left_out=5),
-    Column("OUT/S", lambda row: _of_known(sum, (link.out_bytes_per_s for link in row.links)), size, left_out=3),
     Column("STEP S", lambda row: row.steps and row.steps.step_s, seconds, left_out=7),
     Column("COMPUTE S", lambda row: row.steps and row.steps.computed_s, seconds, left_out=9),
     Column("WAIT", lambda row: row.steps and row.steps.waited, SHARE, left_out=2),

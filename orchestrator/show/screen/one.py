@@ -10,10 +10,9 @@ from rich.text import Text
 
 from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, LABEL, Axis, Curve
 from torusrun.orchestrator.base.shown.numbers import number
-from torusrun.orchestrator.base.terminal.colours import REMARK
-from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.base.terminal.width import cut, wrapped
-from torusrun.orchestrator.place.hosts.folded import folded
+from torusrun.orchestrator.base.terminal.output import REMARK
+from torusrun.orchestrator.base.terminal.plain import cut, plain, wrapped
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.progress_text import figures
 from torusrun.orchestrator.show.screen import nodes as of_nodes

@@ -13,12 +13,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from torusrun.orchestrator.base import ending
+from torusrun.orchestrator.base import signals
 from torusrun.orchestrator.base.terminal import output
-from torusrun.orchestrator.base.terminal.keys import Keys, keys
-from torusrun.orchestrator.base.terminal.width import cut
-from torusrun.orchestrator.run.state.attention import rank
-from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.base.terminal.output import Keys, keys
+from torusrun.orchestrator.base.terminal.plain import cut
+from torusrun.orchestrator.run.state.view import View, rank
 from torusrun.orchestrator.show.screen import many, one
 from torusrun.orchestrator.show.screen.detail import Details
 from torusrun.orchestrator.show.screen.many import Window
@@ -56,7 +55,7 @@ class Screen:
         """Draw until all runs are over, or the user leaves or suspends the view by ctrl-Z; True if suspended."""
         self._suspended = False
         with (
-            ending.in_order(),
+            signals.in_order(),
             _suspending(self._suspend),
             _restored(console),
             keys() as pressed,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast.by_size import MeasuredRun, forecast
-from torusrun.orchestrator.run.folder import index, kept_forecast
+from torusrun.orchestrator.run.folder import index, shown_plan
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.command_runs import forecast_at_submit
@@ -217,7 +217,7 @@ def test_a_run_that_is_not_over_shows_its_forecast(run_file: Path, capsys: Said)
     run = finished(run_file, end=None)
     kept = forecast_at_submit(plan(run_file))
     assert kept
-    run.provenance.write_text(json.dumps({kept_forecast.KEY: kept.__dict__}))
+    run.provenance.write_text(json.dumps({shown_plan.FORECAST: kept.__dict__}))
     record = read_record(run)
     view = record.view(record.status(None, time.time()), time.time())
     assert not view.state.over and "forecast 25.0 s [24.0, 26.0]" in words(view, "")

@@ -10,7 +10,7 @@ from benchmarks.published.__main__ import lines
 from benchmarks.published.model import PublishedRun
 from torusrun.orchestrator.forecast import constants, epochs
 from torusrun.orchestrator.place.cost import regular
-from torusrun.orchestrator.place.cost.links import Level, Network
+from torusrun.orchestrator.place.cost.regular import Level, Network
 
 # Each row without its own number: the stragglers and the rates of other programs come from the other rows.
 ERRORS_PERCENT = {

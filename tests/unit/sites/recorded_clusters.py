@@ -55,15 +55,7 @@ GRIDENGINE_FILES = {
 }
 GRIDENGINE = recorded("gridengine/cluster", GRIDENGINE_FILES)
 # A job uses a GPU of node1 and node2 each.
-GRIDENGINE_WITH_GPUS = recorded(
-    "gridengine/cluster",
-    {
-        **GRIDENGINE_FILES,
-        "qhost -F gpu": "gpus_in_use.txt",
-        "qconf -se node1": "host_node1.txt",
-        "qconf -se node4": "host_node4.txt",
-    },
-)
+GRIDENGINE_WITH_GPUS = recorded("gridengine/cluster", {**GRIDENGINE_FILES, "qhost -F gpu": "gpus_in_use.txt"})
 PBS_FILES = {"qstat -Q -f": "queues.txt", "qstat -B -f": "server.txt", "pbsnodes -av": "nodes.txt"}
 PBS = recorded("openpbs/cluster", PBS_FILES)
 PBS_WITH_ROUTES = recorded("openpbs/routes", PBS_FILES)

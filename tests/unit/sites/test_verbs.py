@@ -11,8 +11,8 @@ from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image.login import login
+from torusrun.orchestrator.schedulers.interface import ClusterQueries
 from torusrun.orchestrator.schedulers.local.scheduler import Local
-from torusrun.orchestrator.schedulers.traits import ClusterQueries
 from torusrun.orchestrator.sites.checks import machine, scheduler
 from torusrun.orchestrator.sites.checks.check import Check
 

@@ -24,7 +24,7 @@ from torusrun.orchestrator.images.checks.answers import (
 from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
 from torusrun.orchestrator.images.checks.findings import Finding, Severity, Wanted, fits, unknown
 from torusrun.orchestrator.images.runtime import dotted
-from torusrun.orchestrator.schedulers.launchers.launcher import Pmi
+from torusrun.orchestrator.schedulers.launchers import Pmi
 
 NAMED_BY_DRIVER = re.compile("mlx[45]|bnxt_re|irdma|hns|efa")  # mlx5 drives mlx5_0; other names may be anything
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torusrun.orchestrator.base import templates
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.render import environment
-from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.command import HOST_MPI, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets, definition_file
 from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header
@@ -69,7 +69,7 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
         return name
 
     recipes = [Recipe(stage, arranged, context, given, take).fill() for stage in arranged.stages]
-    definition = environment.render(
+    definition = templates.render(
         "container/dockerfile.def.j2",
         stages=[*_images(arranged), *_sections(recipes, image_file)],
         image=image_file,

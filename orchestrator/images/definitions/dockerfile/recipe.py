@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.definitions.dockerfile import stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction

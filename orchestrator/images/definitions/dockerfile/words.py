@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.render.environment import Text
+from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.definitions.quoting import shell
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

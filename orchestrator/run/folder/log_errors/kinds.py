@@ -25,7 +25,7 @@ class LineKind(IntEnum):
 
 def _any(*patterns: str) -> re.Pattern[str]:
     """Any of the patterns; '(?i)' before one of them holds for that one."""
-    return re.compile("|".join(f"(?i:{one[4:]})" if one.startswith("(?i)") else one for one in patterns))
+    return re.compile("|".join(f"(?i:{text[4:]})" if text.startswith("(?i)") else text for text in patterns))
 
 
 CLOSING = _any(

@@ -1,13 +1,18 @@
-"""The error that a process left in its log, read from the end: the same for verdicts and for what users see."""
+"""The error that a process left in its log, read from the end: the same for verdicts and for what users see.
+
+Of a torchrun, its table of failures says which of its workers failed first.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from pathlib import Path
 
 from torusrun.orchestrator.base import whole_lines
+from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.run.folder.log_errors.kinds import (
     BAR,
     DEVICE_FULL,
@@ -17,9 +22,7 @@ from torusrun.orchestrator.run.folder.log_errors.kinds import (
     kind_of,
     kind_of_exception,
 )
-from torusrun.orchestrator.run.folder.log_errors.lines import bare, parts
-from torusrun.orchestrator.run.folder.log_errors.torchrun import Worker, table
-from torusrun.orchestrator.run.folder.log_errors.tracebacks import Block, Tracebacks
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import TRACEBACK, Block, Tracebacks, bare, parts
 
 READ_BYTES = (1 << 16, 1 << 20)  # of the end of a log; more if the end shows no error
 LARGEST_QUOTE = 300
@@ -27,6 +30,49 @@ MOST_AFTER = 100  # lines of the program after its last error
 MOST_STEPS = 4  # lines of progress after an error that ended the program
 MESSAGE_LINES = 6  # that an exception may write below its first line
 SHOWN_BEFORE, SHOWN_AFTER = 9, 5
+TABLE_EDGE = re.compile(r"={20,}$")
+ROOT = re.compile(r"Root Cause( \(first observed failure\))?:$")
+RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: (\d+)\)")
+EXIT = re.compile(r"\s*exitcode\s*: (-?\d+) ")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The worker of a torchrun that failed first: its rank, its local rank, and its exit code (negative: a signal).
+
+    `error` is its exception, if it has recorded one for torchrun.
+    """
+
+    rank: int
+    local_rank: int
+    exit_code: int
+    error: str = ""
+
+    @property
+    def signal(self) -> int | None:
+        return -self.exit_code if self.exit_code < 0 else None
+
+    @property
+    def words(self) -> str:
+        how = f"was killed by {signal_name(self.signal)}" if self.signal else f"ended with exit code {self.exit_code}"
+        return f"torchrun's rank {self.rank} {how}"
+
+
+def table(lines: Sequence[str]) -> tuple[Worker | None, range]:
+    """(the worker that failed first by the last table in these lines, the lines of the table); (None, none of them)."""
+    if not any("Root Cause" in line for line in lines):
+        return None, range(0)
+    texts = [bare(line)[1].rstrip() for line in lines]
+    root = next((n for n in reversed(range(len(texts))) if ROOT.match(texts[n])), len(texts))
+    begin = next((n for n in reversed(range(root)) if TABLE_EDGE.match(texts[n])), root)
+    end = next((n for n in range(root, len(texts)) if TABLE_EDGE.match(texts[n])), len(texts))
+    rows = texts[root:end]
+    rank, code = (next(filter(None, map(pattern.match, rows)), None) for pattern in (RANK, EXIT))
+    if not (rank and code):
+        return None, range(0)
+    traced = [row.strip() for n, row in enumerate(rows) if any(TRACEBACK in before for before in rows[:n])]
+    error = next((row for row in reversed(traced) if row), "")
+    return Worker(int(rank[1]), int(rank[2]), int(code[1]), error), range(begin, end + 1)
 
 
 @dataclass(frozen=True)
@@ -115,8 +161,8 @@ class _Reading:
             if kind < LineKind.PLAIN
         ]
         blocks = filter(None, map(self._traceback, self.blocks))
-        traced = [one for one in blocks if self.worker or one.last in self.kinds]
-        return sorted([*traced, *single], key=lambda one: one.last)
+        traced = [error for error in blocks if self.worker or error.last in self.kinds]
+        return sorted([*traced, *single], key=lambda error: error.last)
 
     def _traceback(self, block: Block[int]) -> _Candidate | None:
         reason = block.reason

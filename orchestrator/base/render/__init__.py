@@ -1,1 +1,0 @@
-"""Text from templates: every value is quoted, for the shell (environment.py) or for HTML (html.py)."""

@@ -1,1 +1,0 @@
-"""Messages between processes of a job that know a secret."""

@@ -1,0 +1,149 @@
+"""What the folder of an attempt says about it beyond its state, in words: why it has no step yet, what seems wrong.
+
+It changes no state. A scheduler takes from half a minute to many minutes to report a lost node; the supervisor's pulse
+shows it earlier. Ages are compared by the clock of the file system, which stamps the files of all machines.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.run.folder import attempt_folders
+from torusrun.orchestrator.run.folder.at_work import Slow
+from torusrun.orchestrator.run.folder.events import Event, Started, Submitting
+from torusrun.orchestrator.run.folder.ledger import last
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.state.pace import duration
+from torusrun.training.counted import counted
+from torusrun.training.reporting.events import START
+
+SILENT_S = 30.0  # the supervisor touches its pulse every 5 s
+UNMATCHED_S = 60.0  # after the start of a command, whose log should have a step by then
+NO_REASON = "in the queue; the scheduler gives no reason"
+KEPT_S = 60.0  # a known difference of clocks
+_known: dict[tuple[int, int], tuple[float, float]] = {}  # by device and setting of the clock: time.monotonic(), answer
+
+
+def remarks(attempt: Attempt, now_s: float) -> str:
+    """What is suspected of a running attempt at `now_s` (of time.time()), and which ranks are slow; '' if nothing."""
+    slow = Slow.read(attempt.slow)
+    return "; ".join(filter(None, (_silence(attempt, now_s), slow.words if slow else "")))
+
+
+def _silence(attempt: Attempt, now_s: float) -> str:
+    """'suspected: the supervisor ...' if its pulse is old, also by the clock of the file system; else ''."""
+    if _pulse_age_s(attempt, now_s) <= SILENT_S:
+        return ""
+    age_s = _pulse_age_s(attempt, now_s + ahead_s(attempt.folder))
+    if age_s <= SILENT_S:
+        return ""
+    host = attempt_folders.supervised_on(attempt)
+    where = f" on {host}" if host else ""
+    silent = f"the supervisor{where} is silent for {duration(age_s)}"
+    return f"suspected: {silent}: it or its host is gone or stopped"
+
+
+def _pulse_age_s(attempt: Attempt, now_s: float) -> float:
+    """The age of the supervisor's pulse; 0 without a pulse."""
+    try:
+        pulse = attempt.pulse.lstat()
+    except OSError:
+        return 0.0
+    return now_s - pulse.st_mtime if stat.S_ISREG(pulse.st_mode) else 0.0
+
+
+def ahead_s(folder: Path) -> float:
+    """Seconds by which the clock of the file system of `folder` is ahead of this machine's; 0.0 if it is unknown."""
+    try:
+        clocks = folder.stat().st_dev, round(time.time() - time.monotonic())
+        if clocks not in _known or time.monotonic() > _known[clocks][0] + KEPT_S:
+            with tempfile.TemporaryFile(dir=folder, prefix=".clock-") as file:
+                _known[clocks] = time.monotonic(), os.fstat(file.fileno()).st_mtime - time.time()
+        return _known[clocks][1]
+    except OSError:
+        return 0.0
+
+
+def now_by_writer_s(written: Path, newest_s: float, now_s: float) -> float:
+    """`now_s` (of this machine's clock), converted to the clock that wrote `newest_s` at the end of `written`."""
+    try:
+        return newest_s + now_s + ahead_s(written.parent) - written.stat().st_mtime
+    except OSError:
+        return now_s
+
+
+def waiting(
+    status: Status,
+    events: Sequence[Event],
+    attempt: Attempt,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    command: bool,
+    pattern: bool = False,
+    now_s: float = 0.0,
+) -> str:
+    """Why an attempt has no step yet; '' if it has a step, is over, or the records do not say.
+
+    `rows` are the metrics of this attempt alone. A `command` need not record steps; once it runs, its log says more. If
+    its steps are read from its log by a `pattern`, this should have matched a minute after the start, at `now_s`.
+    """
+    if any(row["event"] != START for row in rows):
+        return ""
+    if status.state is State.RUNNING:
+        began = last(events, Started, attempt.number)
+        waits = _at_work(attempt, began, bool(rows), command)
+        if not waits and pattern and began and now_s - began.time_s > UNMATCHED_S and _has_text(attempt.rank_log(0)):
+            waits = "metrics.pattern matches no line of rank 0's log so far"
+    else:
+        waits = NO_REASON if status.state is State.PENDING and not status.reason else ""
+    submitting = last(events, Submitting, attempt.number)
+    resumes = f"resumes from {submitting.resumes}" if submitting and submitting.resumes and not rows else ""
+    return "; ".join(filter(None, (waits, resumes))) if waits or status.state is State.PENDING else ""
+
+
+def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) -> str:
+    if met:
+        return "the ranks have met; the first step is not recorded yet"
+    if not began:
+        if attempt.launch.exists():
+            return "the image is checked, or copied to the nodes"
+        if attempt.preflight_order.exists():
+            return "its nodes and the links between them are checked"
+        return "the hosts are put in order" if attempt.pulse.exists() else "the job starts on its first node"
+    started, ranks = len(attempt_folders.recorded(attempt)["start"]), math.prod(began.grid or ())
+    if started < ranks:
+        copying = "; each node copies the image" if _copies(attempt) else ""
+        return f"{started} of {counted(ranks, 'rank')} started{copying}"
+    if command:
+        return ""
+    if attempt.rendezvous.exists():
+        return "the ranks meet: rank 0 waits for the others"
+    return "the ranks load their program and data"
+
+
+def _has_text(log: Path) -> bool:
+    """Whether a log exists and is not empty."""
+    try:
+        return log.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _copies(attempt: Attempt) -> bool:
+    """Whether the ranks start from a copy of the image on their node."""
+    try:
+        launch = read_object(attempt.launch) or {}
+    except SiteError:
+        return False
+    container = launch.get("container")
+    return isinstance(container, dict) and bool(container.get("stage"))
