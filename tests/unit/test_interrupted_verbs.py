@@ -23,7 +23,7 @@ CALLS = ("open", "mkdir", "rename", "replace", "unlink", "rmdir", "link", "symli
 VERBS = {
     "status": "--all", "reproduce": "last --compare last",
     "export": "last out", "report": "last -o out/report.html",
-    "collect": "last out --only checkpoints/last,attempts", "rm": "last --yes",
+    "collect": "last out/new --only checkpoints/last,attempts", "rm": "last --yes",
     "gc": "--yes --site ./site.yaml", "examples": "programs/ddp --save out/ddp.yaml",
     "run": "--save out/run.yaml -- true",
 }  # fmt: skip
