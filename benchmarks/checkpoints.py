@@ -154,7 +154,6 @@ def block(learning: Learner, steps: int, way: Way | None) -> tuple[float, float]
     began_s = time.perf_counter()
     if way:
         learning.check_alike()
-        learning.gather()
         way.save(learning)
     waited_s = time.perf_counter() - began_s
     for _ in range(steps):

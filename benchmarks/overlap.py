@@ -111,7 +111,8 @@ def synchronized(method: str, model: nn.Module, scale: float, folder: Path) -> t
     order = expected_order(len(gradients.parameters))
     sizes = [gradients.parameters[number].nbytes / scale for number in order]
     name, _, count = method.partition(" ")
-    gradients.lay_out(Layout(order, plans.by_shape(name, sizes, int(count or 1))))  # type: ignore[arg-type]
+    counts = plans.equal_buckets(sizes, int(count)) if count else plans.by_shape(name, sizes)  # type: ignore[arg-type]
+    gradients.lay_out(Layout(order, counts))
     return gradients, None
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from torusrun.training.recipe.phases import PhaseKeys
-from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, Train
+from torusrun.training.recipe.train import LarsKeys, OptimizerKeys, PhaseKeys, Train
 
 WithOut = Callable[[Train], Train]
 BASE_RATE, BASE_BATCH = 0.1, 64  # the reference's; SGD in place of LARS gets it in proportion to the batch

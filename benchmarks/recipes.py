@@ -34,9 +34,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from benchmarks.recipe_ablations import TECHNIQUES, ablations
-from torusrun.training.config import SCHEMA, Config
+from torusrun.training.config import SCHEMA, Config, Ranks
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import build_parts, settle
 from torusrun.training.recipe import published
 from torusrun.training.recipe.train import OptimizerKeys, Train

@@ -24,9 +24,8 @@ import torch.distributed as dist
 from torch.autograd import DeviceType
 
 from torusrun.training.collectives import device as devices
-from torusrun.training.config import SCHEMA, Config
+from torusrun.training.config import SCHEMA, Config, Ranks
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import build_parts, settle
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 

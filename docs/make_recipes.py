@@ -46,7 +46,7 @@ of the cluster, and papers differ.
 | value | rule |
 |---|---|
 | data set | the run's own, the digits if it names none |
-| model | the recipe's; `resnet-digits` for one channel below 32 pixels, `resnet-small` for cifar10, mnist and fashion-mnist below 64 |
+| model | the recipe's; `resnet-digits` for one channel below 32 pixels, `resnet-small` for cifar10 and mnist below 64 |
 | image size | in proportion to the data set's own images, or to a given `data.size`; your own data set keeps its images |
 | epochs, batch | as published, the batch per rank; if given, all phases in proportion; the batch a multiple of the ranks, and not above the training set |
 | learning rate | in proportion to the batch (Goyal et al. 2017) with SGD, to its square root with LARS, as NVIDIA's submissions: 10 for 3,328, 38 for 54,080, 40.7 for 59,904; a given `optimizer.lr` scales all |

@@ -13,10 +13,15 @@ from pathlib import Path
 
 from torusrun.training.checkpoint import writer
 from torusrun.training.checkpoint.manifest import OtherSchema
-from torusrun.training.collectives.cut_off import cut_off
-from torusrun.training.config import Config, ConfigError, load
-from torusrun.training.meeting.ranks import Ranks, too_few
-from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_CUT_OFF, EXIT_FAILED, StopRequest, TrainingError
+from torusrun.training.config import Config, ConfigError, Ranks, load, too_few
+from torusrun.training.reporting.exits import (
+    EXIT_BAD_CONFIG,
+    EXIT_CUT_OFF,
+    EXIT_FAILED,
+    StopRequest,
+    TrainingError,
+    cut_off,
+)
 from torusrun.training.reporting.output import never_fail, warn
 
 

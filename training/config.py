@@ -1,9 +1,12 @@
-"""The JSON file with all settings of a training process: every key present, no key unknown."""
+"""The settings of a training process: a JSON file (each key present, none unknown), and its rank in the environment."""
 
 from __future__ import annotations
 
 import json
 import math
+import resource
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -80,3 +83,52 @@ def _check(config: Config, world: int) -> None:
         raise ConfigError(f"grid {' x '.join(map(str, config.grid))} does not hold the {world} ranks of WORLD_SIZE")
     for key, message, _ in fits.misfits(config.train, world, config.stretch):
         raise ConfigError(f"{key} {message}")
+
+
+OTHERS = 32  # data, logs, libraries: a guess that refuses little; not measured
+
+
+def too_few(world: int) -> str:
+    """Raise the limit of open files to the most that this process may have; why `world` ranks need more, or ''.
+
+    gloo connects each rank to all others, and rank 0's store to every rank.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needs = 2 * world + OTHERS
+    if soft != resource.RLIM_INFINITY and soft < needs:
+        with suppress(ValueError, OSError):  # above the kernel's own limit (fs.nr_open)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard == resource.RLIM_INFINITY or hard >= needs:
+        return ""
+    return (
+        f"{world} ranks need {needs} open files in each process, and this node allows {hard} (ulimit -Hn): "
+        "have its administrators raise the limit, or ask for fewer ranks"
+    )
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process is `rank` of `world`, and `local` is its number on its node."""
+
+    rank: int
+    world: int
+    local: int
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Ranks:
+        """Read RANK, WORLD_SIZE and LOCAL_RANK. Raises ConfigError for invalid values."""
+        ranks = cls(
+            rank=_number(environment, "RANK", 0),
+            world=_number(environment, "WORLD_SIZE", 1),
+            local=_number(environment, "LOCAL_RANK", 0),
+        )
+        if ranks.rank >= ranks.world:
+            raise ConfigError(f"RANK={ranks.rank} is not below WORLD_SIZE={ranks.world}")
+        return ranks
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name, str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{name}={text!r} in the environment is not a number")
+    return int(text)

@@ -19,7 +19,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from torusrun.training.recipe.protocols import Optimizer
-from torusrun.training.schedule.phases import Phase
+from torusrun.training.schedule import Phase
 
 TOP = 5
 
@@ -43,7 +43,6 @@ class Evaluation(NamedTuple):
     ensemble: Score | None = None
 
     def row(self) -> dict[str, object]:
-        """The values for the metrics."""
         accuracy, top5, loss = self.model
         row: dict[str, object] = {"accuracy": round(accuracy, 5), "test_loss": round(loss, 5)}
         if top5 is not None:
@@ -136,18 +135,12 @@ class Members:
             self._start = None
         if after and after.collapse:
             self._before_keeping()
-            self._optimizer.gather()
-            self._start = {
-                "model": _kept(self._model.state_dict()),
-                "optimizer": _kept(self._optimizer.state_dict()),
-            }
+            self._start = {"model": _kept(self._model.state_dict()), "optimizer": _kept(self._optimizer.state_dict())}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint; empty if nothing is kept."""
         return {"members": self.states, "start": self._start} if self.states or self._start else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a `state_dict`."""
         self.states, self._start = list(state.get("members", [])), state.get("start")
 
 

@@ -10,19 +10,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torusrun.training.collectives.cut_off import PeerLost
 from torusrun.training.collectives.device import without_trials
-from torusrun.training.config import Config
+from torusrun.training.config import Config, Ranks
 from torusrun.training.data.feed import Feed
 from torusrun.training.evaluation import Evaluation, Members, evaluate
 from torusrun.training.meeting import agree
-from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.models.compiled import uncompiled
 from torusrun.training.norm import convert, layers, running
-from torusrun.training.parts import Parts
+from torusrun.training.parts import Parts, uncompiled
 from torusrun.training.progress import Progress
 from torusrun.training.recipe import fits
 from torusrun.training.recipe.reading import ConfigError
+from torusrun.training.reporting.exits import PeerLost
 from torusrun.training.reporting.metrics import Trace
 from torusrun.training.step.backward import Backward
 from torusrun.training.step.mean_gradient import MeanGradient, Waiting
@@ -82,7 +80,6 @@ class Learner:
 
     @property
     def parameters(self) -> int:
-        """The number of learned parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
@@ -100,7 +97,6 @@ class Learner:
 
     @property
     def epochs(self) -> float:
-        """Passes over the training set so far."""
         return self.progress.epochs(self.data.train_samples)
 
     @property
@@ -153,10 +149,6 @@ class Learner:
         self._feed.look_once(self.progress)
         with self._backward.precision(), uncompiled(self._train), without_trials():
             return evaluate(self.model, self._feed.test_batches(), self.device, self.data.classes, self._members.states)
-
-    def gather(self) -> None:
-        """Let the optimizer collect its state; all ranks must call it together, before `state`."""
-        self._optimizer.gather()
 
     def state(self) -> dict[str, Any]:
         """The state that a resumed run needs; the sample order, the phase and the rates follow from the progress."""

@@ -17,10 +17,8 @@ from torusrun.training.checkpoint.writer import Writer, Written
 from torusrun.training.config import Config
 from torusrun.training.learner import Learner
 from torusrun.training.meeting.agree import agreed, agreed_number
-from torusrun.training.meeting.rendezvous import wait_for_rank_0
-from torusrun.training.meeting.signed_store import SignedStore
+from torusrun.training.meeting.rendezvous import SignedStore, wait_for_rank_0
 from torusrun.training.parts import Parts
-from torusrun.training.recipe.protocols import Optimizer, lacks
 from torusrun.training.reporting.exits import TrainingError
 from torusrun.training.reporting.output import warn
 from torusrun.training.reporting.reporter import Reporter
@@ -28,10 +26,7 @@ from torusrun.training.reporting.reporter import Reporter
 
 def check_parts(parts: Parts) -> None:
     """Raises ConfigError, before the first step, if a checkpoint of these parts could not be loaded again."""
-    states = {"train.model": parts.model.state_dict()}
-    if lacks(parts.optimizer, Optimizer, "gather"):  # others may have no state before all ranks have met
-        states["train.optimizer"] = parts.optimizer.state_dict()
-    Plain().check(states)
+    Plain().check({"train.model": parts.model.state_dict(), "train.optimizer": parts.optimizer.state_dict()})
 
 
 class LearnerSaver:
@@ -42,13 +37,9 @@ class LearnerSaver:
         keys = config.train.checkpoints
         self._folder = CheckpointFolder(config.checkpoints, config.attempt, keys) if writer else None
         self._saver = Saver(
-            self._folder,
-            writer,
-            Interval(config.train.checkpoint_every_steps, config.mean_time_to_failure_s),
-            from_rank_0=lambda number: agreed_number(number, learner.device),
-            report=self._report,
-            keys="train.",
-        )
+            self._folder, writer, Interval(config.train.checkpoint_every_steps, config.mean_time_to_failure_s),
+            from_rank_0=lambda number: agreed_number(number, learner.device), report=self._report, keys="train.",
+        )  # fmt: skip
         self._memory = NodeState(config, learner) if keys.memory else None
 
     def resume(self, meeting: SignedStore) -> str | None:
@@ -132,7 +123,6 @@ class LearnerSaver:
         learner.check_alike()
         if not learner.finite():
             self._refuse()
-        learner.gather()
         self._saver.save(began_s, learner.progress, learner.epochs, learner.state, accuracy)
 
     def _refuse(self) -> NoReturn:

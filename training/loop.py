@@ -5,14 +5,13 @@ from __future__ import annotations
 from torusrun.training.checkpoint.manifest import name_of
 from torusrun.training.checkpoint.writer import Writer
 from torusrun.training.collectives import device as devices
-from torusrun.training.config import Config
+from torusrun.training.config import Config, Ranks
 from torusrun.training.learner import Learner
 from torusrun.training.learner_saver import LearnerSaver, check_parts
-from torusrun.training.meeting import done, rendezvous
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.meeting import rendezvous
 from torusrun.training.parts import build_parts, check_alike, settle
 from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED, StopRequest
-from torusrun.training.reporting.reporter import Meter, Reporter
+from torusrun.training.reporting.reporter import Meter, Reporter, record_done
 
 
 def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) -> int:
@@ -72,7 +71,7 @@ def _train(
             return EXIT_STOPPED
     evaluation = reporter.evaluation()
     saver.evaluated(evaluation.model.accuracy)
-    if not done.record(config, ranks, learner.device, learner.progress):
+    if not record_done(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
     reporter.done(evaluation, meter, name_of(learner.progress.steps))
     return EXIT_DONE

@@ -19,11 +19,10 @@ import torch.distributed as dist
 from torusrun.training.__main__ import read
 from torusrun.training.checkpoint.snapshot import Snapshot
 from torusrun.training.collectives import device as devices
-from torusrun.training.config import Config, ConfigError
+from torusrun.training.config import Config, ConfigError, Ranks
 from torusrun.training.data.feed import Feed
 from torusrun.training.learner import Learner
-from torusrun.training.meeting import done, rendezvous
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.meeting import rendezvous
 from torusrun.training.parts import Parts, build_parts, settle
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.facts import named, program
@@ -31,7 +30,8 @@ from torusrun.training.recipe.protocols import DataSet, lacks
 from torusrun.training.reporting import events
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_NO_CHECKPOINT
 from torusrun.training.reporting.metrics import Metrics
-from torusrun.training.schedule.phases import Course
+from torusrun.training.reporting.reporter import record_done
+from torusrun.training.schedule import Course
 from torusrun.training.sync.planner import slowest_s
 
 BATCHES = 5
@@ -92,15 +92,9 @@ def main(arguments: list[str]) -> int:
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     own = (config, ranks, device, parts)
-    for found in (
-        _facts(config, parts),
-        *_compute(*own),
-        *times(*own),
-        *_save(*own),
-        *_links(ranks, device),
-    ):
+    for found in (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own), *_links(ranks, device)):
         metrics.write(events.MEASURED, step=0, **found)
-    recorded = done.record(config, ranks, device, Progress(steps=1))
+    recorded = record_done(config, ranks, device, Progress(steps=1))
     if recorded:
         metrics.write(events.DONE, step=1, total_steps=1)
     rendezvous.leave()
@@ -145,7 +139,6 @@ def _save(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> I
 
     def save() -> None:
         learner.check_alike()
-        learner.gather()
         if ranks.rank == 0:
             snapshot.take(learner.state())
 

@@ -22,8 +22,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from torusrun.training.collectives.mesh import exchange, own_group
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.collectives.interface import exchange, own_group
+from torusrun.training.config import Ranks
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import NormKeys
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
+from torusrun.training.counted import first_of
 from torusrun.training.data.view import View, view_of
+from torusrun.training.files import safetensors
 from torusrun.training.meeting.agree import everyones, on_all_ranks
-from torusrun.training.models import given
-from torusrun.training.models.compiled import compile_
 from torusrun.training.recipe import names
-from torusrun.training.recipe.build import build, expect
 from torusrun.training.recipe.facts import LAYOUT
+from torusrun.training.recipe.names import build, expect
 from torusrun.training.recipe.protocols import DataSet, Optimizer, complete, lacks
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.recipe.train import Train
+from torusrun.training.recipe.train import ModelKeys, Train
 from torusrun.training.reporting.output import warn
-from torusrun.training.schedule.phases import Course, named
+from torusrun.training.schedule import Course, named
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")
@@ -51,9 +56,6 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     if train.compile:
         compile_(model, device, train.precision)
     optimizer = _optimizer(train, model)
-    if train.checkpoints.memory and not lacks(optimizer, Optimizer, "gather"):
-        why = f"{train.optimizer.name} gathers its state, so no rank has the whole state after a step"
-        raise ConfigError(f"train.checkpoints.memory: {why}; write 'memory: false'")
     return Parts(data, model, optimizer, _course(train, own, optimizer))
 
 
@@ -108,7 +110,7 @@ def _model(train: Train, data: DataSet) -> nn.Module:
         raise ConfigError(
             f"train.model: {train.model.name} must return a torch.nn.Module with parameters, not {model!r}"
         )
-    given.load(model, train.model)
+    load_weights(model, train.model)
     return model
 
 
@@ -128,3 +130,66 @@ def _course(train: Train, data: DataSet, optimizer: Optimizer) -> Course:
             why = f"{train.optimizer.name} has no method 'before_step': it cannot change"
             raise ConfigError(f"{key}.weight_decay: {why}")
     return course
+
+
+WEIGHTS = "train.model.weights"
+SHOWN = 3
+COUNTER = "num_batches_tracked"  # of batch norm: older files lack it
+
+
+def load_weights(model: nn.Module, keys: ModelKeys) -> None:
+    """Take all weights and buffers from the file, but those that `new` names. Raises ConfigError if they do not fit."""
+    if keys.weights is None:
+        return
+    path = Path(os.path.expandvars(os.path.expanduser(keys.weights)))
+    try:
+        found = safetensors.read(path)
+    except OSError as error:
+        raise ConfigError(f"{WEIGHTS}: {path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{WEIGHTS}: {path}: {error}") from None
+    own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(keys.new)}
+    given = {name: tensor for name, tensor in found.items() if not name.startswith(keys.new)}
+    if wrong := _misfit(own, given):
+        raise ConfigError(
+            f"{WEIGHTS}: {path}: {wrong}; names that begin with one of 'train.model.new' are not read from it"
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if name in given:
+                tensor.copy_(given[name])
+
+
+def _misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
+    if missing := [name for name in own if name not in given and not name.endswith(COUNTER)]:
+        return f"it lacks {first_of(missing, SHOWN)}"
+    if unknown := [name for name in given if name not in own]:
+        return f"the network has no {first_of(unknown, SHOWN)}"
+    for name, tensor in given.items():
+        if tensor.shape != own[name].shape:
+            return f"{name} has the shape {tuple(tensor.shape)}, and in the network {tuple(own[name].shape)}"
+    return ""
+
+
+COMPILERS = ("g++", "clang++")  # torch's own choice
+
+
+def compile_(model: nn.Module, device: torch.device, precision: str) -> None:
+    """Compile the network in place, in its first steps; its names stay. Raises ConfigError without a compiler."""
+    if device.type == "cuda":
+        if importlib.util.find_spec("triton") is None:
+            raise ConfigError(
+                "train.compile: torch.compile needs Triton on a GPU, which this Python lacks; write false"
+            )
+    elif not any(map(shutil.which, [os.environ.get("CXX") or COMPILERS[0], *COMPILERS])):
+        names = " or ".join(COMPILERS)
+        why = f"torch.compile needs a C++ compiler on a CPU, and there is no {names} on the ranks' PATH"
+        raise ConfigError(f"train.compile: {why}; load a module that has one, or write false")
+    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 takes a network compiled for bf16 for one in fp16
+        torch.compiler.config.cache_key_tag = precision
+    model.compile(dynamic=False)  # so a resumed training compiles the same programs, in whatever phase it begins
+
+
+def uncompiled(train: Train) -> AbstractContextManager[object]:
+    """A context in which the network is not compiled: each size of test images would need another compilation."""
+    return torch.compiler.set_stance("force_eager") if train.compile else nullcontext()

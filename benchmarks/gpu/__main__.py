@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu import card
-from torusrun.training.data.packed.named import Named
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.named import Named
+from torusrun.training.data.packed_file import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"

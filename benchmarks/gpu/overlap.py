@@ -25,7 +25,7 @@ from benchmarks.gpu.one_card import together
 from benchmarks.step import Timed, learner
 from torusrun.training.collectives import device as devices
 from torusrun.training.collectives.all_reduce import build
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.config import Ranks
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, SyncKeys, Train
 from torusrun.training.sync.planner import PROFILED_STEPS
 
@@ -51,7 +51,6 @@ class Kept(Timed):
 PLANS = {
     "one bucket": SyncKeys(buckets="one"),
     "torch's sizes": SyncKeys(buckets="ddp"),
-    "equal, 4": SyncKeys(buckets="equal"),
     "exact": SyncKeys(buckets="exact"),
     "torch's DDP": SyncKeys(all_reduce="ddp"),
 }

@@ -28,7 +28,7 @@ from benchmarks.shaped_racks import LEAST_TIMEOUT_S
 from torusrun.orchestrator.place.hosts.model import Cluster, Link
 from torusrun.orchestrator.predict.measurements import Fit
 from torusrun.training.collectives import chunks
-from torusrun.training.collectives.mesh import Mesh
+from torusrun.training.collectives.interface import Mesh
 
 LAST_OLD = "2026-11-21"
 BURST_BYTES, HANDLING_S = 32 * 1024, 3e-4

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks.packets.gloo import Gloo, Program, Signal
 from torusrun.training.collectives.chunks import chunk_weights, cuts
-from torusrun.training.collectives.mesh import Mesh
+from torusrun.training.collectives.interface import Mesh
 
 ITEM_BYTES = 4
 SEGMENT_BYTES = 1 << 20  # the largest of gloo's ring

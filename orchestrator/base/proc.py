@@ -16,15 +16,14 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Work:
     """What a process and those that it started have done so far. Times are seconds since the machine's start.
 
-    Ended children count as far as their parents have noticed their end. Bytes are those of read(2) and of disks, and
-    those of write(2); 0 where the kernel refuses them. `youngest_s` is when the youngest that it started began, else 0.
+    Ended children count as far as their parents have noticed their end.
     """
 
     at_s: float
     cpu_s: float
-    read_bytes: int
-    written_bytes: int
-    youngest_s: float
+    read_bytes: int  # of read(2) and of disks; 0 where the kernel refuses it
+    written_bytes: int  # of write(2)
+    youngest_s: float  # when the youngest that it started began, else 0
     pids: tuple[int, ...]
     stopped: bool  # whether one of them is, as by SIGSTOP
 

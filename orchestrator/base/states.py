@@ -102,17 +102,13 @@ STATES = {
 
 @dataclass(frozen=True)
 class Status:
-    """A state and its reason; if it is over, also the cause.
-
-    `held`: the scheduler holds the job until other jobs end. It never starts the job if one of those is deleted before
-    it began.
-    """
+    """A state and its reason; if it is over, also the cause."""
 
     state: State
     reason: str = ""
     hosts: tuple[str, ...] = ()
     never_starts: bool = False
-    held: bool = False
+    held: bool = False  # until other jobs end; it never starts if one of those is deleted before it began
     cause: Cause = Cause.UNKNOWN
 
 

@@ -142,7 +142,7 @@ def _grouping(sync: SyncKeys, gradients: tuple[Tensor, ...], gpus: bool, beside:
     if plan == "exact" or (plan == "auto" and gpus):
         return EXACT
     sizes = [4.0 * tensor.parameters for tensor in gradients]  # the parameters are fp32 whatever the wire is
-    first, *others = plans.by_shape("one" if plan == "auto" else plan, sizes, sync.count)
+    first, *others = plans.by_shape("one" if plan == "auto" else plan, sizes)
     alone = ddp or sync.wire != "fp32"
     return ("tensors", [beside, first, *others] if alone and beside else [beside + first, *others])
 

@@ -32,20 +32,16 @@ ROOM_S = 1.0  # after a shell for which its host may have had no room
 
 @dataclass(frozen=True)
 class ShellRequest:
-    """The program `argv` on `host`, which connects to `port` of one of `addresses` and knows the `secret` (hex).
-
-    The user's machine has these addresses in its `network`. The program gets a terminal of `rows` and `columns`, none
-    if they are 0.
-    """
+    """A program on a host, which connects back to the user's machine."""
 
     host: str
     argv: tuple[str, ...]
-    addresses: tuple[str, ...]
-    network: str
+    addresses: tuple[str, ...]  # of the user's machine; it connects to the port of one of them
+    network: str  # of the user's machine, which has these addresses
     port: int
-    secret: str
-    rows: int
-    columns: int
+    secret: str  # hexadecimal; the program knows it
+    rows: int  # of its terminal; 0 without one
+    columns: int  # the same
 
     @property
     def key(self) -> bytes:

@@ -25,7 +25,7 @@ from torusrun.orchestrator.remote.store import SentEntry
 from torusrun.orchestrator.run.folder.copying import keep_only, new_part
 from torusrun.orchestrator.run.folder.patterns import Pattern
 from torusrun.training.files.below import Below
-from torusrun.training.files.checksum import of_stream
+from torusrun.training.files.trusted import of_stream
 
 COPIED = WaitLimits(answer_s=86400.0)  # checkpoints may be large, and the file system slow
 BLOCK_BYTES = 4096  # the size of the smallest file on disk

@@ -16,7 +16,7 @@ from typing import IO
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.paths import checked, home
 from torusrun.orchestrator.run.code.freeze import checksum_of
-from torusrun.training.files.checksum import sha256_of
+from torusrun.training.files.trusted import sha256_of
 
 STAGED = ".torusrun-collect-"  # begins the name of a run's copy that waits to be fetched
 SENT = "sent-"  # begins the name of the folder with the files of a request, while it is carried out

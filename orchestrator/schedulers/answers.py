@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -69,16 +69,31 @@ def states(client: Client, jobs: Sequence[str], interval_s: float) -> Answer:
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return Answer(time.time(), client.poll(jobs))
     place = answers_file(client.scheduler)
-    kept = _read(place)
-    if not kept.holds(jobs, last_mark(place), interval_s):
-        with _locked(place, client):
-            kept, mark = _read(place), last_mark(place)
-            if not kept.holds(jobs, mark, interval_s):
-                if not client.left_s:
-                    return _answer(kept, jobs, f"another process still waits for {client.scheduler.name} to answer")
-                kept = _asked(client, replace(kept, mark=mark), jobs)
-                _write(place, kept)
+    try:
+        kept = _shared(
+            client,
+            lambda kept: kept.holds(jobs, last_mark(place), interval_s),
+            lambda kept: _asked(client, replace(kept, mark=last_mark(place)), jobs),
+        )
+    except NoAnswer as error:
+        return _answer(_read(place), jobs, str(error))
     return _answer(kept, jobs, kept.failed)
+
+
+def _shared(client: Client, holds: Callable[[Kept], bool], ask: Callable[[Kept], Kept]) -> Kept:
+    """The kept answers if they hold, else those after a query. Raises NoAnswer if no time is left for that."""
+    place = answers_file(client.scheduler)
+    kept = _read(place)
+    if holds(kept):
+        return kept
+    with _locked(place, client):
+        kept = _read(place)  # another process may have asked meanwhile
+        if not holds(kept):
+            if not client.left_s:
+                raise NoAnswer(f"another process still waits for {client.scheduler.name} to answer")
+            kept = ask(kept)
+            _write(place, kept)
+    return kept
 
 
 def _answer(kept: Kept, jobs: Sequence[str], failed: str) -> Answer:
@@ -122,14 +137,16 @@ def named(client: Client, token: str, interval_s: float) -> list[str] | None:
     if interval_s <= 0 or client.scheduler.traits.one_machine:
         return client.find(token)
     place = answers_file(client.scheduler)
-    with _locked(place, client):
-        kept, mark = _read(place), last_mark(place)
-        told_s, ids = kept.named.get(token, (0.0, None))
-        if kept.mark != mark or not _is_younger(told_s, interval_s):
-            now_s, ids = time.time(), client.find(token)
-            recent = {name: old for name, old in kept.named.items() if 0 <= now_s - old[0] < KEPT_S}
-            _write(place, replace(kept, named={**recent, token: (now_s, ids)}))
-    return ids
+
+    def ask(kept: Kept) -> Kept:
+        now_s, ids = time.time(), client.find(token)
+        recent = {name: old for name, old in kept.named.items() if 0 <= now_s - old[0] < KEPT_S}
+        return replace(kept, named={**recent, token: (now_s, ids)})
+
+    def holds(kept: Kept) -> bool:
+        return kept.mark == last_mark(place) and _is_younger(kept.named.get(token, (0.0, None))[0], interval_s)
+
+    return _shared(client, holds, ask).named[token][1]
 
 
 def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
@@ -139,7 +156,6 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
     """
     if not jobs or not client.estimates_starts:
         return {}
-    place = answers_file(client.scheduler)
 
     def holds(kept: Kept) -> bool:
         asked_s = {job: asked_s for job, (asked_s, _) in kept.starts.items()}
@@ -147,19 +163,19 @@ def starts(client: Client, jobs: Sequence[str]) -> Mapping[str, float]:
             _is_younger(each_s, STARTS_LEAST_S) for each_s in asked_s.values()
         )
 
-    kept = _read(place)
-    if not holds(kept):
-        with _locked(place, client):
-            kept = _read(place)
-            if not holds(kept) and client.left_s:
-                estimated: Mapping[str, float] = {}
-                with contextlib.suppress(SiteError):
-                    estimated = client.starts(jobs)
-                now_s = time.time()
-                recent = {job: old for job, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
-                kept = replace(kept, starts={**recent, **{job: (now_s, estimated.get(job, NONE_S)) for job in jobs}})
-                _write(place, kept)
-    return {job: kept.starts[job][1] for job in jobs if kept.starts.get(job, (0.0, NONE_S))[1] != NONE_S}
+    def ask(kept: Kept) -> Kept:
+        estimated: Mapping[str, float] = {}
+        with contextlib.suppress(SiteError):
+            estimated = client.starts(jobs)
+        now_s = time.time()
+        recent = {job: old for job, old in kept.starts.items() if _is_younger(old[0], STARTS_EVERY_S)}
+        return replace(kept, starts={**recent, **{job: (now_s, estimated.get(job, NONE_S)) for job in jobs}})
+
+    try:
+        kept = _shared(client, holds, ask).starts
+    except NoAnswer:
+        kept = _read(answers_file(client.scheduler)).starts
+    return {job: kept[job][1] for job in jobs if kept.get(job, (0.0, NONE_S))[1] != NONE_S}
 
 
 def _is_younger(time_s: float, age_s: float) -> bool:

@@ -27,18 +27,15 @@ class NodeKind:
 
 @dataclass(frozen=True)
 class Queue:
-    """A partition or queue. `time_s` and `nodes` are the limits of a job, None if there is none or it is unknown.
-
-    `closed` says why it takes no jobs, '' if it does. `environments` are the names of its ways to ask for nodes.
-    """
+    """A partition or queue."""
 
     name: str
     kinds: tuple[NodeKind, ...] = ()
-    time_s: float | None = None
-    nodes: int | None = None
+    time_s: float | None = None  # the limit of a job, None if there is none or it is unknown
+    nodes: int | None = None  # the same
     is_default: bool = False
-    closed: str = ""
-    environments: tuple[str, ...] = ()
+    closed: str = ""  # why it takes no jobs; '' if it does
+    environments: tuple[str, ...] = ()  # the names of its ways to ask for nodes
 
     @property
     def kind(self) -> NodeKind | None:
@@ -53,26 +50,20 @@ class Queue:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """One scheduler's report. `commands` names the command for each part: queues, nodes, topology, accounts.
-
-    `environments` are named ways to ask for nodes, as Grid Engine's parallel environments, with their slots per host.
-    `topology` are the keys of a site's topology, None if the scheduler knows no switches. `launcher` starts the ranks
-    there, None if it is the MPI of the machine. `asks_memory`: a job must ask for memory, since the default may be too
-    little. `remarks` say, with the text, what was not understood or did not answer.
-    """
+    """One scheduler's report."""
 
     version: str
     queues: tuple[Queue, ...] = ()
     cluster: str | None = None
-    environments: Mapping[str, int] = field(default_factory=dict)
+    environments: Mapping[str, int] = field(default_factory=dict)  # Grid Engine's parallel ones: their slots per host
     resources: frozenset[str] = frozenset()
-    topology: Mapping[str, Any] | None = None
+    topology: Mapping[str, Any] | None = None  # the keys of a site's topology, None if it knows no switches
     accounts: tuple[str, ...] = ()
     needs_account: bool = False
-    launcher: str | None = None
-    asks_memory: bool = False
-    commands: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    launcher: str | None = None  # None if it is the MPI of the machine
+    asks_memory: bool = False  # whether a job must ask for memory, since the default may be too little
+    commands: Mapping[str, str] = field(default_factory=dict)  # by part: queues, nodes, topology, accounts
+    remarks: tuple[str, ...] = ()  # what was not understood or did not answer, with the text
 
 
 def optional(ask: Ask, argv: Sequence[str]) -> str:

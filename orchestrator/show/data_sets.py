@@ -7,8 +7,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.training.data.packed.packed_file import folder
-from torusrun.training.data.packed.sources import SOURCES, Source
+from torusrun.training.data.packed_file import SOURCES, Source, folder
 
 
 def listing(into: Path | None = None) -> Table[Source]:

@@ -15,7 +15,7 @@ from torusrun.orchestrator.keys.write import as_written
 from torusrun.training.counted import counted
 from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load, names
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course, Phase
+from torusrun.training.schedule import Course, Phase
 
 NO_BREAK = "\u00a0"
 ORDER = list(CERTAINTIES)

@@ -20,8 +20,7 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest], Place]] = {
 
 
 @pytest.fixture(
-    scope="session",
-    params=[pytest.param(name, marks=[] if name == "local" else pytest.mark.lab) for name in PLACES],
+    scope="session", params=[pytest.param(name, marks=[] if name == "local" else pytest.mark.lab) for name in PLACES]
 )
 def place(request: pytest.FixtureRequest) -> Place:
     return PLACES[request.param](request)

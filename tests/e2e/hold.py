@@ -25,9 +25,9 @@ def wait(ends: Callable[[], object] = lambda: False, attempts: int = 1) -> None:
 
 def digits(*, seed: int, epoch: int, attempts: int = 1) -> Held:
     """The digits as a data set that holds rank 0 when it begins `epoch`, counted from 0."""
-    from torusrun.training.data.digits import build
+    from torusrun.training.data.named import build_digits
 
-    return Held(build(seed=seed), epoch, attempts)
+    return Held(build_digits(seed=seed), epoch, attempts)
 
 
 class Held:

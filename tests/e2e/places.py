@@ -107,6 +107,12 @@ class Place(ABC):
         """`torusrun WORDS` as the user of this place, from the folder of specs."""
         return self.run(["python", "-m", "torusrun", *words], timeout_s)
 
+    def succeeds(self, *words: str, timeout_s: float = 240) -> Said:
+        """As `torusrun`, for words that must succeed."""
+        said = self.torusrun(*words, timeout_s=timeout_s)
+        assert said.returncode == 0, said.stdout + said.stderr
+        return said
+
     def submit(self, *words: str) -> Path:
         """Submit the place's spec; returns the run's folder."""
         self.write_spec()
@@ -129,8 +135,7 @@ class Place(ABC):
         return self._submit("script.yaml", *words)
 
     def _submit(self, *words: str) -> Path:
-        said = self.torusrun("submit", *words)
-        assert said.returncode == 0, f"submit failed: {said.stderr}"
+        said = self.succeeds("submit", *words)
         return Path(self.view(said.stdout.split()[0])["folder"])
 
     def release(self, run: Path, attempt: int = 1) -> None:
@@ -164,8 +169,7 @@ class Place(ABC):
         return float(line.split()[1].removesuffix("s"))
 
     def view(self, run: Path | str) -> dict[str, Any]:
-        said = self.torusrun("status", run.name if isinstance(run, Path) else run, "--json")
-        assert said.returncode == 0, said.stderr
+        said = self.succeeds("status", run.name if isinstance(run, Path) else run, "--json")
         return json.loads(said.stdout)["runs"][0]
 
     def watch(self, run: Path) -> Said:

@@ -6,8 +6,7 @@ from tests.e2e.places import WAITS, Place, ledger, started, until
 
 
 def nodes(place: Place, *words: str) -> str:
-    said = place.torusrun("nodes", *words)
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("nodes", *words)
     return said.stdout
 
 

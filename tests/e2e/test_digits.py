@@ -12,8 +12,7 @@ pytestmark = pytest.mark.lab  # on this machine a training learns them in tests/
 
 def run_digits(place: Place, *words: str) -> tuple[Path, str]:
     place.put("digits.yaml", (ROOT / "examples" / "digits.yaml").read_text())
-    said = place.torusrun("submit", "digits.yaml", "--site", "./site.yaml", *words, "--wait")
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = place.succeeds("submit", "digits.yaml", "--site", "./site.yaml", *words, "--wait")
     return Path(place.view(said.stdout.split()[0])["folder"]), said.stdout
 
 

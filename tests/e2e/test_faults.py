@@ -26,8 +26,7 @@ SHORT = ("--set", "train.epochs=1")
 
 
 def resume_to_the_end(place: Place, run: Path, undisturbed: Path, *words: str) -> str:
-    said = place.torusrun("resume", run.name, "--wait", *words)
-    assert said.returncode == 0, f"{said.stdout}{said.stderr}"
+    said = place.succeeds("resume", run.name, "--wait", *words)
     assert metrics(run, "done")[-1]["step"] == LAST_STEP
     assert_same_bits(run, undisturbed)
     return said.stdout

@@ -26,8 +26,7 @@ def test_a_command_on_one_node_gets_a_grid_of_one_level(local: Local) -> None:
 def submitted(local: Local, spec: str, grid: str, levels: list[int]) -> Path:
     """A run of four ranks to its end, on this grid."""
     local.put("run.yaml", spec.format(grid=grid))
-    said = local.torusrun("submit", "run.yaml", "--wait")
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = local.succeeds("submit", "run.yaml", "--wait")
     view = local.view(said.stdout.split()[0])
     run = Path(view["folder"])
     assert (view["state"], view["grid"], view["ranks"]) == ("COMPLETED", levels, 4)

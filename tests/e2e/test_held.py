@@ -13,8 +13,7 @@ OVER = ("COMPLETED", "CANCELLED", "FAILED", "LOST", "TIMEOUT")
 @pytest.fixture(scope="module")
 def held(place: Place) -> Iterator[Path]:
     place.write_script("true")
-    said = place.torusrun("hold", "script.yaml", "--time", "5m", "--wait")
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("hold", "script.yaml", "--time", "5m", "--wait")
     yield Path(place.view(said.stdout.split()[0])["folder"])
     place.torusrun("cancel", said.stdout.split()[0])
 

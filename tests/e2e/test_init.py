@@ -9,8 +9,7 @@ SHORT = ("--set", "train.epochs=1")
 
 def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
     here = ("--scheduler", "local") if place.cluster == "local" else ()
-    said = place.torusrun("init", "written", "--yes", "--force", *here)
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = place.succeeds("init", "written", "--yes", "--force", *here)
     assert f"scheduler: {place.cluster} " in said.stdout
 
     doctor = place.torusrun("doctor", "--site", "written", "--job", "--json")
@@ -23,8 +22,7 @@ def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
     assert not [run for run in left if run["run"].startswith("doctor-")], "doctor removes its run"
 
     place.put("digits.yaml", (ROOT / "examples/digits.yaml").read_text())
-    run = place.torusrun("submit", "digits.yaml", "--site", "written", *SHORT, "--wait")
-    assert run.returncode == 0, run.stdout + run.stderr
+    place.succeeds("submit", "digits.yaml", "--site", "written", *SHORT, "--wait")
 
 
 def test_doctor_says_why_its_job_failed_and_removes_it(local: Local) -> None:

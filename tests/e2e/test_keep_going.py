@@ -54,6 +54,11 @@ def kill(place: Place, run: Path, rank: int, by: int = signal.SIGKILL) -> None:
     place.signal(record["host"], record["pid"], by)
 
 
+def completes(place: Place, run: Path) -> None:
+    said = place.watch(run)
+    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+
+
 def kept_by_writer(run: Path) -> set[str]:
     """The open files of the process that writes the checkpoints of a script, in the first attempt."""
     rank = started(run)["pid"]
@@ -66,8 +71,7 @@ def test_a_run_over_several_time_limits_ends_from_one_submit(place: Place) -> No
     limit_s = place.stop_before_s() + 8
     several = ("--set", "keep_going={attempts: 9, without_progress: 8}", "--set", "checkpoints.folder=kept")
     run = place.submit_script(OVER_FOUR, *several, "--set", f"time={limit_s:g}s")
-    said = place.watch(run)
-    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    completes(place, run)
     causes = [event["cause"] for event in ledger(run, "ended")]
     assert {*causes[:-1]} == {"time_limit"} and causes[-1] == "done" and len(causes) > 3
     resumes = [event.get("resumes") for event in ledger(run, "submitting")]
@@ -87,8 +91,7 @@ def test_a_run_ends_as_well_by_jobs_that_are_submitted_in_turn(place: Place) -> 
     site = place.site("in-turn.yaml", attempts_by="dependency")
     limit = f"time={place.stop_before_s() + 8:g}s"
     run = place.submit_script(OVER_FOUR, *several, "--set", limit, "--set", f"site={site}")
-    said = place.watch(run)
-    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    completes(place, run)
     added = [event["job"] for event in (*ledger(run, "submitted")[:1], *ledger(run, "job_added"))]
     used = [event["job"] for event in ledger(run, "started")]
     assert len(added) == 6 and 3 < len(used) < 6 and used == added[: len(used)], "in turn, as long as they are needed"
@@ -103,8 +106,7 @@ def test_after_a_fault_the_next_attempt_begins_in_the_same_job(place: Place, und
     trial.run = run
     wait_for_step(run, trial.planned.step)
     trial.fault.strike(trial)
-    said = place.watch(run)
-    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    completes(place, run)
     assert [event.get("cause", "unknown") for event in ledger(run, "ended")] == [cause, "done"]
     assert len({event["job"] for event in ledger(run, "started")}) == 1
     assert metrics(run, "done")[-1]["step"] == LAST_STEP
@@ -122,8 +124,7 @@ def test_a_run_continues_from_the_memory_of_its_host(place: Place, undisturbed: 
     wait_for_step(run, chance.randrange(30, 100))
     reported = metrics(run, "step")[-1]["step"]
     kill(place, run, chance.randrange(4))
-    said = place.watch(run)
-    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    completes(place, run)
     start = metrics(run, "start")[-1]
     assert start["resumed_from"].startswith("memory of ") and start["step"] >= reported - 1, start
     assert start["resumed_from"] in place.torusrun("status", run.name, "--long").stdout
@@ -145,9 +146,7 @@ def test_a_script_with_our_checkpoints_continues_after_a_killed_rank_and_a_stop(
     spec = yaml.safe_load((example / "saved_ddp.yaml").read_text())
     command = ["python", "saved_ddp.py", "--steps", "100", "--every", "5", "--pause", "0.4"]
     local.put("saved.yaml", json.dumps({**spec, "site": "site.yaml", "code": "saved", "command": command}))
-    said = local.torusrun("submit", "saved.yaml")
-    assert said.returncode == 0, said.stderr
-    run = Path(local.view(said.stdout.split()[0])["folder"])
+    run = local._submit("saved.yaml")
     until(lambda: newest_complete(run / "checkpoints"), "a checkpoint", 240)
     assert str(run / "attempts/1/alive") in kept_by_writer(run), "the end of an attempt must wait for its writer"
     kill(local, run, 0)
@@ -199,8 +198,7 @@ def test_a_controller_that_is_away_costs_pauses_and_not_the_run(place: Place) ->
     with place.down() or pytest.fail("this place has a controller"):
         place.kill(rank["host"], rank["pid"])
         until(lambda: sum(event["cause"] == "launcher" for event in ledger(run, "ended")) > 2, "three ends", 120)
-    said = place.watch(run)
-    assert said.returncode == 0, f"{said.stdout}{said.stderr}{(run / 'attempts/1/jobs.out').read_text()}"
+    completes(place, run)
     assert len({event["job"] for event in ledger(run, "started")}) == 1
 
 

@@ -105,8 +105,7 @@ def test_a_training_does_not_mind_what_the_folders_of_the_user_are_called(local:
     (code / "mine.py").write_text(OWN_NETWORK)
     train = "{model: {name: 'mine:network'}, data: digits, epochs: 1}"
     (code / "run.yaml").write_text(f"name: own\nsite: ../site.yaml\nranks_per_node: 2\ncode: .\ntrain: {train}\n")
-    said = local.torusrun("submit", str(code / "run.yaml"), "--wait", "-q")
-    assert said.returncode == 0, said.stdout + said.stderr
+    local.succeeds("submit", str(code / "run.yaml"), "--wait", "-q")
 
 
 def test_a_training_is_reproduced_with_the_same_bits(local: Local) -> None:
@@ -131,8 +130,7 @@ def test_a_submission_without_an_answer_is_unknown_and_can_be_resumed_by_force(l
     assert refused.returncode == 2 and "--force" in refused.stderr
     plan = Path(view["folder"]) / "plan.json"
     plan.write_text(plan.read_text().replace('"0.001000s"', '"30s"'))
-    forced = local.torusrun("resume", view["run"], "--force", "--wait")
-    assert forced.returncode == 0, forced.stdout + forced.stderr
+    local.succeeds("resume", view["run"], "--force", "--wait")
 
 
 def test_a_run_keeps_its_spec_to_the_letter_and_its_provenance_has_no_environment(local: Local) -> None:
@@ -168,8 +166,7 @@ def test_a_full_disk_loses_a_checkpoint_but_not_the_run(local: Local) -> None:
         assert not list(small.glob(".tmp*")), "a failed checkpoint must leave nothing half-written"
         assert list(small.glob("step-*/manifest.json")), "the older checkpoint must stand"
         subprocess.run(["mount", "-o", "remount,size=50m", small], check=True, timeout=10)
-        said = local.torusrun("resume", run.name, "--wait")
-        assert said.returncode == 0, said.stdout + said.stderr
+        local.succeeds("resume", run.name, "--wait")
         assert metrics(run, "start")[-1]["resumed_from"], "it must go on from the older checkpoint"
         assert_same_bits(run, undisturbed)
     finally:

@@ -136,8 +136,7 @@ def strike(place: Place, program: Program, nodes: int) -> Struck:
     place.release(run)
     assert place.watch(run).returncode == 1, "an attempt that lost a rank has failed"
     killed = place.view(run)
-    resumed = place.torusrun("resume", run.name, "--wait")
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    place.succeeds("resume", run.name, "--wait")
     return Struck(run, shown, killed, place.view(run))
 
 
@@ -157,9 +156,7 @@ def submit(
         **more,
     }
     place.put(f"{name}.yaml", json.dumps(spec))
-    said = place.torusrun("submit", f"{name}.yaml")
-    assert said.returncode == 0, said.stderr
-    return Path(place.view(said.stdout.split()[0])["folder"])
+    return place._submit(f"{name}.yaml")
 
 
 def _site(place: Place, ranks: int, mpi: bool) -> str:
@@ -265,8 +262,7 @@ def test_a_program_is_stopped_its_own_way_and_runs_the_code_that_was_submitted(l
     local.watch(run)
     cancelled = local.view(run)
     assert cancelled["state"] == "CANCELLED", cancelled
-    resumed = local.torusrun("resume", run.name, "--wait")
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    local.succeeds("resume", run.name, "--wait")
     said = (run / "attempts/2/logs/rank-0000.log").read_text()
     assert "resumes at step=" in said, f"it must go on from what it saved at SIGUSR1, its only checkpoint: {said}"
     assert f"done step={STEPS}" in said

@@ -43,8 +43,7 @@ def runs(slurm_lab: Any) -> dict[str, Path]:
     place, submitted = Slurm(slurm_lab), {}
     for name in names():
         place.put(f"{name}.yaml", SPEC.format(name=name))
-        said = place.torusrun("submit", f"{name}.yaml")
-        assert said.returncode == 0, said.stderr
+        said = place.succeeds("submit", f"{name}.yaml")
         submitted[name] = said.stdout.split()[0]
     for name, run in submitted.items():
         said = place.torusrun("watch", run)

@@ -56,8 +56,7 @@ def here() -> Iterator[Local]:
 
 @pytest.fixture(scope="module")
 def run(here: Local) -> Path:
-    said = here.torusrun("submit", "run.yaml", "--wait")
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = here.succeeds("submit", "run.yaml", "--wait")
     return here.runs / said.stdout.split()[0]
 
 
@@ -65,11 +64,7 @@ def test_the_group_may_read_all_of_a_run_but_its_secrets(run: Path) -> None:
     modes = {str(path.relative_to(run)): stat.S_IMODE(path.stat().st_mode) & 0o777 for path in run.rglob("*")}
     modes[""] = stat.S_IMODE(run.stat().st_mode) & 0o777
     assert {modes.pop(name, 0o640) for name in LATER} == {0o640}
-    assert modes == {
-        **dict.fromkeys(FOLDERS, 0o750),
-        **dict.fromkeys(GROUPS, 0o640),
-        **dict.fromkeys(OWNERS, 0o600),
-    }
+    assert modes == {**dict.fromkeys(FOLDERS, 0o750), **dict.fromkeys(GROUPS, 0o640), **dict.fromkeys(OWNERS, 0o600)}
 
 
 def as_reader(here: Local, *words: str) -> subprocess.CompletedProcess[str]:

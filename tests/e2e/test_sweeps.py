@@ -21,8 +21,7 @@ VALUES = ("--sweep", f"env.WHICH={','.join(map(str, range(MEMBERS)))}", "--set",
 
 
 def members(place: Place, sweep: str) -> list[Path]:
-    said = place.torusrun("status", sweep, "--json")
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("status", sweep, "--json")
     return [Path(run["folder"]) for run in json.loads(said.stdout)["runs"]]
 
 
@@ -53,8 +52,7 @@ def test_six_members_two_at_once_and_a_failed_one_resumed_alone(place: Place) ->
     jobs = [ledger(run, "submitted")[0]["job"] for run in runs]
     assert jobs == [ledger(run, "started")[0]["job"] for run in runs], "each must run in its own job, or task"
 
-    said = place.torusrun("resume", sweep, "--wait")
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = place.succeeds("resume", sweep, "--wait")
     assert [len(ledger(run, "submitted")) for run in runs] == [1, 1, 1, 2, 1, 1], "only the failed one runs again"
     said = place.torusrun("status", sweep, "--json")
     rows = json.loads(said.stdout)["members"]
@@ -66,13 +64,11 @@ def test_six_members_two_at_once_and_a_failed_one_resumed_alone(place: Place) ->
 def test_cancelling_a_sweep_ends_members_that_run_and_that_wait(place: Place) -> None:
     only_on(place, "slurm")
     place.write_script("sleep 600")
-    said = place.torusrun("submit", "script.yaml", *VALUES)
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("submit", "script.yaml", *VALUES)
     sweep = said.stdout.split()[0]
     runs = members(place, sweep)
     until(lambda: sum(bool(ledger(run, "started")) for run in runs) == 2, "two members to be at work")
-    said = place.torusrun("cancel", sweep)
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("cancel", sweep)
     until(lambda: set(states(place, sweep)) == {"CANCELLED"}, f"all to be cancelled: {states(place, sweep)}")
     until(lambda: not place.queued(), "the queue to be empty")
     assert sum(bool(ledger(run, "started")) for run in runs) <= 3, "no cancelled member may begin"
@@ -101,8 +97,7 @@ def test_a_study_on_this_machine_and_its_failed_member_resumed_with_the_same_val
     sweep = said.stdout.split()[0]
     first = table(local, sweep)
     assert [row["state"] for row in first] == ["COMPLETED", "FAILED", "COMPLETED"], first
-    said = local.torusrun("resume", sweep, "--wait")
-    assert said.returncode == 0, said.stdout + said.stderr
+    said = local.succeeds("resume", sweep, "--wait")
     rows = table(local, sweep)
     assert [row["settings"] for row in rows] == [row["settings"] for row in first], "values must not change"
     assert [row["results"] for row in rows] == [{"score": float(row["settings"]["env.X"])} for row in rows]

@@ -33,7 +33,8 @@ def delay(device: torch.device) -> None:
 
 def beside_compute(rank: int, device: torch.device, name: str, dims: tuple[int, ...], wire: str) -> list[float]:
     """The largest error of each round. All vectors of a round are under way at the same time."""
-    all_reduce: Any = build(name, dims, wire, hybrid_bytes=10_000)  # type: ignore[arg-type]
+    all_reduce: Any = build(name, dims, wire)  # type: ignore[arg-type]
+    all_reduce.limit_bytes = 10_000  # of the hybrid
     busy, errors = torch.randn(256, 256, device=device), []
     for number in range(ROUNDS):
         own = [numbers(rank, length, number).to(device) for length in LENGTHS]

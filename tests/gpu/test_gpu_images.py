@@ -11,16 +11,16 @@ import torch
 
 from tests.images_tree import write_tree
 from torusrun.training.collectives import device as devices
+from torusrun.training.config import Ranks
 from torusrun.training.data import image_files
 from torusrun.training.data.feed import Feed
 from torusrun.training.data.normal import IMAGENET
 from torusrun.training.data.view import View
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.protocols import DataSet, complete
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys, Train
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 BATCH, CLASSES = 6, 2
 

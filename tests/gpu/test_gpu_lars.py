@@ -19,8 +19,6 @@ KEYS = {
     "inside": LarsKeys(trust=0.02),
     "outside": LarsKeys(trust=0.02, lr_in_momentum=False, eps=1e-6),
     "1.14": LarsKeys(trust=0.02, lr_in_momentum=False, ratio_in_momentum=False, ratio_decay=0.1),
-    "nesterov": LarsKeys(trust=0.02, nesterov=True, ratio_decay=0.1),
-    "clipped": LarsKeys(trust=0.5, clip=True, nesterov=True, lr_in_momentum=False),
 }
 
 

@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.step import learner
 from torusrun.training.collectives import device as devices
-from torusrun.training.recipe.train import LossScaleKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
+from torusrun.training.recipe.train import ModelKeys, OptimizerKeys, ScheduleKeys, Train
 
 STEPS, WINDOW, NEAR = 80, 10, 0.25
 TRAIN = Train(
@@ -45,7 +45,7 @@ def test_a_loss_curve_is_near_that_of_fp32(alone: torch.device, tmp_path: Path, 
 
 
 def test_fp16_skips_steps_that_overflow_and_then_learns(alone: torch.device, tmp_path: Path) -> None:
-    found, skipped = losses(alone, tmp_path, precision="fp16", loss_scale=LossScaleKeys(start=2.0**40))
+    found, skipped = losses(alone, tmp_path, precision="fp16", loss_scale=2.0**40)
     print(f"{skipped} steps skipped from 2^40 on")
     assert 10 <= skipped < STEPS / 2, "the scale is halved until the gradients fit in fp16"
     assert found[-WINDOW:].mean() < found[:WINDOW].mean() - 0.3

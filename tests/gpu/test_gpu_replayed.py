@@ -11,10 +11,10 @@ import torch
 from benchmarks.gpu.one_card import together
 from benchmarks.step import learner
 from torusrun.training.collectives import device as devices
+from torusrun.training.config import Ranks
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.recipe.train import LarsKeys, ModelKeys, OptimizerKeys, Train
-from torusrun.training.step.replayed import EAGER_STEPS
+from torusrun.training.step.mean_gradient import EAGER_STEPS
 from torusrun.training.sync.planner import PROFILED_STEPS
 
 STEPS = PROFILED_STEPS + EAGER_STEPS + 12

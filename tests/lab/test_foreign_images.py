@@ -26,9 +26,7 @@ def write_run(builder: Builder, image: str, site: str = "") -> None:
 
 def submit(builder: Builder, *words: str) -> Path:
     """Submit hello.yaml; returns the folder of the new run."""
-    said = builder.place.torusrun("submit", "hello.yaml", *words)
-    assert said.returncode == 0, said.stderr
-    return Path(builder.place.view(said.stdout.split()[0])["folder"])
+    return builder.place._submit("hello.yaml", *words)
 
 
 def ended_well(builder: Builder, *words: str) -> Path:
@@ -155,8 +153,7 @@ SEES = 'echo "$RANK of $WORLD_SIZE, $ODD in $APPTAINER_NAME, $(ls /mounted/hello
 
 def test_attempts_and_shells_of_a_held_allocation_are_in_the_image(builder: Builder, tiny: Path) -> None:
     write_run(builder, tiny.name, builder.site("kept.yaml", f", stage: /tmp/kept, bind: ['{builder.home}:/mounted']"))
-    said = builder.place.torusrun("hold", "hello.yaml", "--time", "5m", "--name", "kept", "--wait")
-    assert said.returncode == 0, said.stderr
+    said = builder.place.succeeds("hold", "hello.yaml", "--time", "5m", "--name", "kept", "--wait")
     held, sent = said.stdout.split()[0], hashlib.sha256(tiny.read_bytes()).hexdigest()[:16]
     try:
         waits = ["sh", "-c", "echo begun; until test -e released; do sleep 0.1; done"]

@@ -47,8 +47,7 @@ def test_a_limited_link_is_named_before_the_first_step_and_the_next_attempt_avoi
         assert not (run / "attempts/1/ranks").exists() and not ledger(run, "started"), "no rank may have started"
         assert not (run / "attempts/1/preflight.order.json").exists(), "it has a secret"
         assert BAD in place.torusrun("nodes").stdout
-        resumed = place.torusrun("resume", run.name, "--wait")
-        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+        place.succeeds("resume", run.name, "--wait")
     (started,) = ledger(run, "started")
     assert BAD not in started["hosts"] and not record(run, 2).bad
 

@@ -68,8 +68,7 @@ def test_the_job_chooses_the_grid_for_its_hosts_and_a_resumed_run_keeps_it(place
     said = place.torusrun("submit", "auto.yaml", "--wait")
     assert said.returncode == 1, said.stdout + said.stderr
     run = Path(place.view(said.stdout.split()[0])["folder"])
-    resumed = place.torusrun("resume", run.name, "--wait")
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    place.succeeds("resume", run.name, "--wait")
     first, second = ledger(run, "started")
     assert first["grid"] == second["grid"] == place.view(run)["grid"] == expected["grid"]
     assert "on these 4 hosts" in first["grid_reason"] and "auto: as in attempt 1" in second["grid_reason"]
@@ -128,8 +127,7 @@ def test_a_launcher_that_does_not_keep_the_order_is_caught_before_training(place
 def test_a_dry_run_asks_slurm_whether_the_job_could_run(place: Slurm) -> None:
     place.write_spec()
     queued = place.queued()
-    said = place.torusrun("submit", "run.yaml", "--dry-run", "--ask")
-    assert said.returncode == 0, said.stderr
+    said = place.succeeds("submit", "run.yaml", "--dry-run", "--ask")
     assert "\nAnswer of the scheduler\n  sbatch: Job " in said.stdout and "to start at" in said.stdout, said.stdout
     refused = place.torusrun("submit", "run.yaml", "--set", "queue=nowhere", "--dry-run", "--ask")
     assert refused.returncode == 3 and not refused.stdout, refused.stdout

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from torusrun.training.collectives import chunks
 from torusrun.training.collectives.all_reduce import build
-from torusrun.training.collectives.cut_off import PeerLost
 from torusrun.training.collectives.interface import DTYPES
 from torusrun.training.collectives.nccl_torus import NcclTorus
 from torusrun.training.collectives.pipeline import Pipeline
 from torusrun.training.collectives.torus import Ring
+from torusrun.training.reporting.exits import PeerLost
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000
@@ -54,7 +54,9 @@ def built(name: str, dims: Sequence[int], wire: str) -> Iterator[Any]:
 
     Its groups stay: torch would give new ones of the same ranks the old names, and find the old addresses there.
     """
-    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire, HYBRID_BYTES)  # type: ignore[arg-type]
+    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire)  # type: ignore[arg-type]
+    if name == "hybrid":
+        made.limit_bytes = HYBRID_BYTES
     try:
         yield made
     finally:

@@ -15,15 +15,14 @@ from torch import Tensor, nn
 from training_runs import TRAIN, config
 
 from torusrun.training.collectives import all_reduce
-from torusrun.training.config import Config
+from torusrun.training.config import Config, Ranks
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.optim.sgd import SGD
 from torusrun.training.parts import Parts
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import record
 from torusrun.training.recipe.train import SyncKeys
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 from torusrun.training.sync.gradients import Gradients, MissingGradient
 from torusrun.training.sync.plans import Layout
 
@@ -63,6 +62,17 @@ class Network(nn.Module):
         return logits + self.branch(inputs) if self.on else logits
 
 
+def settings(rank: int, folder: str, **changes: Any) -> tuple[Config, Ranks]:
+    world = torch.distributed.get_world_size()
+    read = record(Config, config(Path(folder), (world, 1)))
+    return replace(read, train=replace(TRAIN, **{"batch": BATCH, **changes})), Ranks(rank, world, rank)
+
+
+def of(settings: Config, ranks: Ranks, data: Points, model: nn.Module) -> Learner:
+    course = Course(settings.train, data.train_samples, lambda moment: 0.1)
+    return Learner(settings, ranks, torch.device("cpu"), Parts(data, model, SGD(model, 0.9, 1e-4), course))
+
+
 def learner(
     rank: int,
     grid: tuple[int, ...],
@@ -71,12 +81,12 @@ def learner(
     changes: dict[str, Any] | None = None,
     **sync: Any,
 ) -> Learner:
-    world, model = torch.distributed.get_world_size(), Network(rank, branch)
-    read = replace(record(Config, config(Path(folder), (world, 1))), grid=grid)
-    train = replace(TRAIN, **{"batch": BATCH, "sync": SyncKeys(**sync), **(changes or {})})
-    course = Course(train, Points.train_samples, lambda moment: 0.1)
-    parts = Parts(Points(), model, SGD(model, 0.9, 1e-4), course)
-    return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
+    read, ranks = settings(rank, folder, sync=SyncKeys(**sync), **(changes or {}))
+    made = of(replace(read, grid=grid), ranks, Points(), Network(rank, branch))
+    reduce = getattr(made.steps._sync, "all_reduce", None)
+    if isinstance(reduce, all_reduce.Hybrid):
+        reduce.limit_bytes = 200  # so that some of these buckets are long
+    return made
 
 
 def train(
@@ -94,7 +104,7 @@ def train(
 
 def left(rank: int, grid: tuple[int, ...], folder: str) -> tuple[int, list[str]]:
     """(threads that carry gradients while a training is there, the names of those that its end leaves)."""
-    one = learner(rank, grid, folder, buckets="equal")
+    one = learner(rank, grid, folder, buckets="fujitsu")
     one.step(stop=False)
     carriers = [thread for thread in threading.enumerate() if thread.name == "all-reduce"]
     del one

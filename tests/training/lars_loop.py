@@ -23,21 +23,17 @@ class Loop:
 
     def _move(self, piece: Piece, rate: float, change: float) -> None:
         weight, _, velocity, _ = piece
-        ratio = self._ratio(piece, rate)
+        ratio = self._ratio(piece)
         update = piece.gradient.add(weight, alpha=self.rule.weight_decay) if piece.scaled else piece.gradient
         inside = self.rule.keys.ratio_in_momentum
         update, after = (update * ratio, 1.0) if inside else (update, ratio)
         added, taken = self.rule.rates(rate)
-        momentum = self.rule.momentum
-        velocity.mul_(momentum * change).add_(update, alpha=added)
-        if self.rule.keys.nesterov:
-            weight.add_(velocity * after, alpha=-taken * momentum).add_(update * after, alpha=-rate)
-        else:
-            weight.add_(velocity * after, alpha=-taken)
+        velocity.mul_(self.rule.momentum * change).add_(update, alpha=added)
+        weight.add_(velocity * after, alpha=-taken)
 
-    def _ratio(self, piece: Piece, rate: float) -> Tensor | float:
+    def _ratio(self, piece: Piece) -> Tensor | float:
         """1.0 where the piece is not scaled."""
         weight, gradient, _, scaled = piece
         if not scaled:
             return 1.0
-        return self.rule.ratio(vector_norm(weight), vector_norm(gradient), rate)
+        return self.rule.ratio(vector_norm(weight), vector_norm(gradient))

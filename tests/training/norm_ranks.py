@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from gradient_ranks import BATCH, Points
+from gradient_ranks import BATCH, Points, of, settings
 from states import differing, flat
 from torch import Tensor, nn
 from torch.nn import functional
-from training_runs import TRAIN, config
+from training_runs import TRAIN
 
-from torusrun.training.config import Config
+from torusrun.training.config import Ranks
 from torusrun.training.data import order
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.norm import convert, layers, running
 from torusrun.training.optim.sgd import SGD
-from torusrun.training.parts import Parts
-from torusrun.training.recipe.phases import PhaseKeys
-from torusrun.training.recipe.reading import record
-from torusrun.training.recipe.train import NormKeys, SyncKeys
-from torusrun.training.schedule.phases import Course
+from torusrun.training.recipe.train import NormKeys, PhaseKeys, SyncKeys
 from torusrun.training.sync import synchronization
 from torusrun.training.sync.gradients import Gradients
 from torusrun.training.sync.synchronization import DDPGradients
@@ -90,12 +83,8 @@ class Tested(Points):
 
 def learner(rank: int, folder: str, norm: dict[str, Any], sync: dict[str, Any], **changes: Any) -> Learner:
     """A rank that learns `Points`."""
-    model, world = Normalized(), torch.distributed.get_world_size()
-    read = record(Config, config(Path(folder), (world, 1)))
-    train = replace(TRAIN, batch=BATCH, norm=NormKeys(**norm), sync=SyncKeys(**sync), **changes)
-    course = Course(train, Points.train_samples, lambda moment: 0.1)
-    parts = Parts(Tested(), model, SGD(model, 0.9, 1e-4), course)
-    return Learner(replace(read, train=train), Ranks(rank, world, rank), torch.device("cpu"), parts)
+    read, ranks = settings(rank, folder, norm=NormKeys(**norm), sync=SyncKeys(**sync), **changes)
+    return of(read, ranks, Tested(), Normalized())
 
 
 def trained(rank: int, folder: str, steps: int, norm: dict[str, Any], sync: dict[str, Any]) -> dict[str, Any]:
@@ -131,12 +120,8 @@ def silent_evaluation(rank: int, folder: str) -> bool:
 
 def numbers_on_the_way(rank: int, folder: str, statistics: str, sync: dict[str, Any]) -> int:
     """How many numbers are all-reduced in a step beside the gradients."""
-    model, world = Normalized(), torch.distributed.get_world_size()
-    read = record(Config, config(Path(folder), (world, 1)))
     norm = NormKeys(statistics=statistics)  # type: ignore[arg-type]
-    made, _ = synchronization.build(
-        replace(read, train=replace(TRAIN, norm=norm, sync=SyncKeys(**sync))), Ranks(rank, world, rank), model
-    )
+    made, _ = synchronization.build(*settings(rank, folder, norm=norm, sync=SyncKeys(**sync)), Normalized())
     assert isinstance(made, (Gradients, DDPGradients))
     buckets = [made._bucket] if isinstance(made, DDPGradients) else made.buckets
     return sum(view.numel() for bucket in buckets for view in bucket.others)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from torusrun.training.data.packed.sources import CIFAR10, FASHION_MNIST, MNIST, Source
+from torusrun.training.data.packed_file import CIFAR10, MNIST, Source
 from torusrun.training.recipe.facts import DataFacts
 
 IDX_HALVES = (("train", 6), ("t10k", 4))
@@ -20,7 +20,7 @@ IDX_HALVES = (("train", 6), ("t10k", 4))
 
 def small(layout: str, folder: Path, chance: Random) -> tuple[Source, Path, bytes]:
     """A source of this layout, its archive in `folder`, and the content that its packed file must have."""
-    made = {"idx": _mnist, "json by class": _fashion, "png rows": _cifar}[layout]
+    made = {"idx": _mnist, "png rows": _cifar}[layout]
     source, files, content = made(chance)
     path = folder / source.archive
     with tarfile.open(path, "w:gz") as tar:
@@ -40,20 +40,6 @@ def _mnist(chance: Random) -> tuple[Source, dict[str, bytes], bytes]:
         files[f"data/{half}-labels-idx1-ubyte"] = struct.pack(">2I", 0x801, count) + labels
         content += images + labels
     return replace(MNIST, facts=DataFacts(6, 4, 3, (1, 3, 4))), files, content
-
-
-def _fashion(chance: Random) -> tuple[Source, dict[str, bytes], bytes]:
-    facts = DataFacts(40, 20, 10, (1, 3, 4))
-    images = [[list(chance.randbytes(12)) for _ in range(6)] for _ in range(10)]
-    files = {
-        f"src/clothes/{label}.json": json.dumps({"data": [*some[:2], [], *some[2:], []]}).encode()
-        for label, some in enumerate(images)
-    }
-    content = b""
-    for chosen in (slice(0, 4), slice(4, 6)):
-        content += b"".join(bytes(image) for some in images for image in some[chosen])
-        content += b"".join(bytes([label]) * len(some[chosen]) for label, some in enumerate(images))
-    return replace(FASHION_MNIST, facts=facts), files, content
 
 
 def _cifar(chance: Random) -> tuple[Source, dict[str, bytes], bytes]:

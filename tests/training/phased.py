@@ -14,17 +14,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from training_runs import TRAIN, config
 
-from torusrun.training.config import Config
+from torusrun.training.config import Config, Ranks
 from torusrun.training.data.view import View
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts, build_parts
-from torusrun.training.recipe.build import build
-from torusrun.training.recipe.names import OPTIMIZERS
-from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.names import OPTIMIZERS, build
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import record
-from torusrun.training.schedule.phases import Course
+from torusrun.training.recipe.train import PhaseKeys
+from torusrun.training.schedule import Course
 
 CPU = torch.device("cpu")
 SAMPLES = 1437

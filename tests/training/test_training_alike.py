@@ -14,7 +14,7 @@ from torusrun.training.recipe.train import ModelKeys, OptimizerKeys
 ODD_RANK = '''
 import os
 import torch
-from torusrun.training.models import resnet_small
+from torusrun.training.models import residual
 from torusrun.training.optim import sgd
 
 ODD = os.environ["RANK"] == "1"
@@ -23,7 +23,7 @@ ODD = os.environ["RANK"] == "1"
 def drawn_by_rank(classes, shape, seed):
     """Rank 1 draws other weights from the same seed."""
     torch.manual_seed(seed + ODD)
-    return resnet_small.build_digits(classes=classes, shape=shape, seed=seed + ODD)
+    return residual.build_digits(classes=classes, shape=shape, seed=seed + ODD)
 
 
 class Drifting(sgd.SGD):

@@ -17,7 +17,7 @@ from torus_ranks import Pools, RankPool
 
 from torusrun.training.collectives.all_reduce import build
 from torusrun.training.collectives.chunks import chunk_weights, split
-from torusrun.training.collectives.mesh import Mesh, wire_bytes
+from torusrun.training.collectives.interface import Mesh, wire_bytes
 
 MOST_RANKS = 12
 MESHES = sorted(
@@ -60,9 +60,7 @@ def ask(pools: Pools, task: Callable[..., Any], name: str, dims: tuple[int, ...]
 @pytest.mark.parametrize("dims", REDUCED, ids=named)
 @some
 @given(
-    together=st.lists(vectors, min_size=1, max_size=3),
-    wire=dtypes,
-    chunk_bytes=st.sampled_from([WHOLE, TINY_CHUNKS]),
+    together=st.lists(vectors, min_size=1, max_size=3), wire=dtypes, chunk_bytes=st.sampled_from([WHOLE, TINY_CHUNKS])
 )
 def test_the_torus_gives_all_ranks_the_mean(
     pools: Pools, dims: tuple[int, ...], together: list[Vector], wire: str, chunk_bytes: int

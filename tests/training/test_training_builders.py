@@ -13,15 +13,13 @@ import torch
 from training_runs import ROOT, TRAIN, config, finish, launched
 
 from torusrun.orchestrator.keys.load import load
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.packed_file import SOURCES
 from torusrun.training.learner_saver import check_parts
 from torusrun.training.parts import build_parts
 from torusrun.training.progress import Moment
-from torusrun.training.recipe.build import build
-from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names
-from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, Names, build
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, ScheduleKeys, Train
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, PhaseKeys, ScheduleKeys, Train
 
 CPU = torch.device("cpu")
 OF_FILES = {"imagefolder", "tar-shards", *SOURCES}  # test_training_images.py and test_training_packed.py
@@ -100,8 +98,7 @@ def own(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("key", "names"),
-    [("model", MODELS), ("data", DATA_SETS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)],
+    ("key", "names"), [("model", MODELS), ("data", DATA_SETS), ("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)]
 )
 def test_every_built_in_is_there(key: str, names: Names) -> None:
     for name in names.known.keys() - OF_FILES:
@@ -250,11 +247,7 @@ def mover(model, train): return Mover()
 
 CANNOT_CHANGE = [
     (PhaseKeys(2.0, size=12), {"data": DataKeys("plain:data")}, "[0].size: plain:data has no method 'look'"),
-    (
-        PhaseKeys(2.0, weight_decay=0.0),
-        {"optimizer": OptimizerKeys("plain:mover")},
-        "[0].weight_decay: plain:mover",
-    ),
+    (PhaseKeys(2.0, weight_decay=0.0), {"optimizer": OptimizerKeys("plain:mover")}, "[0].weight_decay: plain:mover"),
 ]
 
 

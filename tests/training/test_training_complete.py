@@ -48,7 +48,6 @@ def test_what_it_lacks_does_nothing() -> None:
     own = Least()
     whole: Optimizer = complete(own, Optimizer)
     whole.before_step(Moment(0.5, 0.5, 0.5, 0.0), 0.1)
-    whole.gather()
     whole.finish()
     assert whole.agree(lambda here: here) is None and own.calls == []
     whole.step(0.5)

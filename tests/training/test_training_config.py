@@ -15,15 +15,7 @@ from training_runs import ROOT, TOKEN, config
 
 from torusrun.training.config import Config, ConfigError, load
 from torusrun.training.recipe.fits import misfits
-from torusrun.training.recipe.phases import PhaseKeys
-from torusrun.training.recipe.train import (
-    LarsKeys,
-    LossScaleKeys,
-    NormKeys,
-    OptimizerKeys,
-    ScheduleKeys,
-    Train,
-)
+from torusrun.training.recipe.train import LarsKeys, NormKeys, OptimizerKeys, PhaseKeys, ScheduleKeys, Train
 
 
 def change(**values: Any) -> dict[str, Any]:
@@ -158,20 +150,12 @@ MISFITS: list[tuple[dict[str, Any], str, str]] = [
     ({"norm": NormKeys(ranks=8)}, "norm.ranks", "4 ranks do not divide into groups of 8"),
     ({"norm": NormKeys(statistics="last", momentum=0.1)}, "norm.momentum", "is for 'statistics: moving'"),
     ({"accumulate": 3}, "batch", "64 does not divide by 4 ranks x 3 (accumulate)"),
-    ({"loss_scale": LossScaleKeys(start=8.0)}, "loss_scale", "is for fp16"),
+    ({"loss_scale": 8.0}, "loss_scale", "is for fp16"),
     ({"phases": (PhaseKeys(20, batch=6),)}, "phases[0].batch", "6 does not divide by 4 ranks; try 8"),
     ({"phases": (PhaseKeys(8), PhaseKeys(8), PhaseKeys(20))}, "phases[1].until", "8 is not after epoch 8"),
     ({"phases": (PhaseKeys(8),)}, "phases[0].until", "the run has 20 epochs; write 20, or 'epochs: 8'"),
-    (
-        {"phases": (PhaseKeys(8, lr=(1.0,)), PhaseKeys(20))},
-        "phases[1]",
-        "has no 'lr', and other phases have one",
-    ),
-    (
-        {"phases": (PhaseKeys(20, lr=(1.0,), reach=30),)},
-        "phases[0].reach",
-        "changes; write 'lr: [from, to]'",
-    ),
+    ({"phases": (PhaseKeys(8, lr=(1.0,)), PhaseKeys(20))}, "phases[1]", "has no 'lr', and other phases have one"),
+    ({"phases": (PhaseKeys(20, lr=(1.0,), reach=30),)}, "phases[0].reach", "changes; write 'lr: [from, to]'"),
     ({"phases": (PhaseKeys(8, lr=(1.0,)), FALLING)}, "phases[1].reach", "8 is not after epoch 8"),
     ({"phases": (PhaseKeys(20, area=(1.0, 0.1)),)}, "phases[0].area", "[1, 0.1] is empty; write [0.1, 1]"),
     ({"phases": (PhaseKeys(20, lr=(1.0,)),), "schedule": ScheduleKeys("linear")}, "schedule", ""),

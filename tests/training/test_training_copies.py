@@ -6,6 +6,8 @@ import copy
 import os
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,10 +21,20 @@ from torusrun.training.checkpoint.loading import load
 from torusrun.training.checkpoint.node_state import Copies, Head, head_of, newest, read
 from torusrun.training.checkpoint.snapshot import Snapshot
 from torusrun.training.checkpoint.store import CheckpointFolder
-from torusrun.training.files import own_folder
+from torusrun.training.files.trusted import own_folder
 from torusrun.training.progress import Progress
 
 RUN = "r" * 64
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most_bytes[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most_bytes)
 
 
 def copies(folder: Path) -> Copies:
@@ -61,13 +73,8 @@ def test_without_room_there_are_no_copies(tmp_path: Path) -> None:
     made = copies(tmp_path / "node")
     small, large = ({"w": torch.ones(size), "v": torch.ones(size)} for size in (10, 1 << 18))
     made.put(small, 1)
-    most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most_bytes[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            made.put(large, 2)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, most_bytes)
+    with small_files(), pytest.raises(OSError, match="File too large"):
+        made.put(large, 2)
     made.give_up()
     assert not [*(tmp_path / "node").iterdir()], "the memory is given back"
 
@@ -88,7 +95,7 @@ def test_copies_of_jobs_that_must_be_over_are_removed_and_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_memory, "SHARED", tmp_path)
-    now_s, mine = time.time(), own_folder.own(tmp_path)
+    now_s, mine = time.time(), own_folder(tmp_path)
     for name, until_s in {"memory-over": now_s - 1, "memory-works": now_s + 60, "other": now_s - 1}.items():
         node_memory.make(mine / name)
         node_memory.begin(mine / name, until_s)
@@ -137,10 +144,13 @@ def test_any_state_is_read_as_it_was_when_it_was_copied(tmp_path: Path, chance: 
     assert got == expected, "a copy keeps types and strides"
 
 
-@pytest.mark.parametrize("python", ["new", "built for an old Linux"])
-def test_what_changes_after_the_copy_does_not_change_the_copy(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if python != "new":
+@pytest.fixture(params=["new", "built for an old Linux"])
+def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "new":
         monkeypatch.delattr(os, "memfd_create")
+
+
+def test_what_changes_after_the_copy_does_not_change_the_copy(python: None) -> None:
     weights = {"w": torch.arange(1000.0), "n": torch.tensor(3)}
     snapshot = Snapshot()
     parts = snapshot.take(weights)
@@ -154,21 +164,11 @@ def test_what_changes_after_the_copy_does_not_change_the_copy(python: str, monke
     assert torch.equal(expected["w"] + 1, weights["w"])
 
 
-@pytest.mark.parametrize("python", ["new", "built for an old Linux"])
-def test_a_copy_without_memory_leaves_nothing_and_the_next_one_starts_from_zero(
-    python: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if python != "new":
-        monkeypatch.delattr(os, "memfd_create")
+def test_a_copy_without_memory_leaves_nothing_and_the_next_one_starts_from_zero(python: None) -> None:
     snapshot, before = Snapshot(), os.listdir("/proc/self/fd")
     snapshot.take({"w": torch.ones(10)})
-    most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most_bytes[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            snapshot.take({"w": torch.ones(1 << 16)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, most_bytes)
+    with small_files(), pytest.raises(OSError, match="File too large"):
+        snapshot.take({"w": torch.ones(1 << 16)})
     assert os.listdir("/proc/self/fd") == before, "the files of both memories are closed"
     others = [os.open("/dev/null", os.O_RDONLY) for _ in range(3)]
     snapshot.take({"w": torch.ones(1 << 16)})

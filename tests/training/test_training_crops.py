@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.images_tree import CLASSES, write_tree
-from torusrun.training.data.digits import build
 from torusrun.training.data.images import decode
-from torusrun.training.data.images.crops import (
+from torusrun.training.data.images.decode import (
     Box,
     Cut,
     draws,
@@ -27,6 +26,7 @@ from torusrun.training.data.images.crops import (
     rectangles,
     squares,
 )
+from torusrun.training.data.named import build_digits
 from torusrun.training.data.normal import IMAGENET, Normal
 from torusrun.training.data.view import View
 
@@ -193,7 +193,7 @@ SAMPLES = [(0, 5), (0, 6), (1, 5)]
 
 
 def test_a_view_of_another_size_stretches_the_same_digits() -> None:
-    digits = build(seed=1)
+    digits = build_digits(seed=1)
     small, labels = digits.train_batch(SAMPLES)
     digits.look(View(size=16, test_size=12))
     large, same = digits.train_batch(SAMPLES)
@@ -204,7 +204,7 @@ def test_a_view_of_another_size_stretches_the_same_digits() -> None:
 
 
 def test_without_augment_an_image_is_the_same_in_every_epoch() -> None:
-    digits = build(seed=1)
+    digits = build_digits(seed=1)
     moved = digits.train_batch([(epoch, 5) for epoch in range(8)])[0]
     assert not all(torch.equal(moved[0], each) for each in moved)
     digits.look(View(augment=False))
@@ -213,7 +213,7 @@ def test_without_augment_an_image_is_the_same_in_every_epoch() -> None:
 
 
 def test_the_default_view_changes_no_bit() -> None:
-    digits, other = build(seed=1), build(seed=1)
+    digits, other = build_digits(seed=1), build_digits(seed=1)
     other.look(View())
     assert torch.equal(digits.train_batch(SAMPLES)[0], other.train_batch(SAMPLES)[0])
     assert torch.equal(digits.test_shard(0, 1)[0], other.test_shard(0, 1)[0])

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from tests.images_tree import write_tree
-from torusrun.training.data import image_files, synthetic
+from torusrun.training.data import image_files, named
 from torusrun.training.data.images import decode, index
-from torusrun.training.data.images.crops import Box, Middle, random_crop
+from torusrun.training.data.images.decode import Box, Middle, random_crop
 from torusrun.training.data.images.local import staged
 from torusrun.training.data.images.shards import open_shards, stamps_of
 from torusrun.training.data.pack import main as pack_command
@@ -154,7 +154,7 @@ def test_an_image_of_one_pixel_has_a_crop_of_any_aspect(aspect: tuple[float, flo
 )
 def test_numbers_of_synthetic_images_are_checked(option: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=rf"^train\.data\.options\.{next(iter(option))} must be a whole number"):
-        synthetic.build(seed=1, **option)
+        named.build_synthetic(seed=1, **option)
 
 
 def test_an_image_for_which_there_is_no_memory_is_not_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from training_runs import TINY, TINY_STEPS, config, launched
 
+from torusrun.orchestrator.run.folder.metrics import read
+from torusrun.training.reporting.metrics import Metrics
+
 ONE_CHECKPOINT = "1m"
 FILE_LIMIT_KIB = 64
 
@@ -48,8 +51,6 @@ def test_no_checkpoint_fits_at_all(tmp_path: Path) -> None:
 
 
 def test_metrics_that_cannot_be_written_warn_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from torusrun.training.reporting.metrics import Metrics
-
     metrics = Metrics(tmp_path / "missing" / "metrics.jsonl", attempt=1)
     metrics.write("step", step=1)
     metrics.write("step", step=2)
@@ -88,8 +89,6 @@ def test_a_training_on_a_full_disk_is_not_ended_by_its_own_warnings(tmp_path: Pa
 def test_metrics_follow_no_link_and_wait_for_no_reader(
     tmp_path: Path, put: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from torusrun.training.reporting.metrics import Metrics
-
     put(tmp_path / "metrics.jsonl")
     Metrics(tmp_path / "metrics.jsonl", attempt=1).write("step", step=1)
     assert "metrics are being lost" in capsys.readouterr().err
@@ -98,9 +97,6 @@ def test_metrics_follow_no_link_and_wait_for_no_reader(
 
 @pytest.mark.parametrize("loss", [float("nan"), float("-inf"), 1.5e15, -3e38])
 def test_metrics_hold_no_number_that_a_reader_refuses(tmp_path: Path, loss: float) -> None:
-    from torusrun.orchestrator.run.folder.metrics import read
-    from torusrun.training.reporting.metrics import Metrics
-
     Metrics(tmp_path / "metrics.jsonl", attempt=3).write("step", step=1, loss=loss)
     (line,) = read(tmp_path / "metrics.jsonl")
     assert line["loss"] is None and line["attempt"] == 3 and line["event"] == "step"

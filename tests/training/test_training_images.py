@@ -18,10 +18,10 @@ from training_runs import ROOT
 
 from tests import machine
 from tests.images_tree import CLASSES, write_tree
-from torusrun.training.data import image_files, synthetic
-from torusrun.training.data.images import index, trees
+from torusrun.training.data import image_files, named
+from torusrun.training.data.image_files import open_trees
+from torusrun.training.data.images import index
 from torusrun.training.data.images.dataset import Images
-from torusrun.training.data.images.trees import open_trees
 from torusrun.training.data.pack import main as pack_command
 from torusrun.training.data.pack import pack
 from torusrun.training.data.view import View
@@ -175,7 +175,7 @@ def test_a_folder_is_listed_once_until_it_changes(tree: Path, monkeypatch: pytes
 
     folder(tree)
     with monkeypatch.context() as patched:
-        patched.setattr("torusrun.training.data.images.trees._listed", refuse)
+        patched.setattr("torusrun.training.data.image_files._listed", refuse)
         assert folder(tree).train_samples == TRAIN
     (tree / "train/china/001.jpg").unlink()
     assert folder(tree).train_samples == TRAIN - 1
@@ -195,8 +195,8 @@ def test_an_index_that_a_stranger_may_have_written_is_not_read(
     os.chown(planted if whose == "index" else planted.parent, 4321, 4321)
     for path in (tree, *tree.rglob("*")):
         os.chown(path, 4321, 4321)
-    listed, asked = trees._listed, []
-    monkeypatch.setattr(trees, "_listed", lambda *given: (asked.append(1), listed(*given))[1])
+    listed, asked = image_files._listed, []
+    monkeypatch.setattr(image_files, "_listed", lambda *given: (asked.append(1), listed(*given))[1])
     assert folder(tree).train_samples == folder(tree).train_samples == TRAIN
     if whose == "index":
         assert len(asked) == 1 and planted.stat().st_uid == 0, "the user's own takes its place"
@@ -451,7 +451,7 @@ def test_options_are_checked(tree: Path, option: dict[str, Any]) -> None:
 
 
 def test_synthetic_images_are_functions_of_seed_and_sample() -> None:
-    images, other = (synthetic.build(seed=3, samples=500, classes=7) for _ in range(2))
+    images, other = (named.build_synthetic(seed=3, samples=500, classes=7) for _ in range(2))
     for each in (images, other):
         each.look(View(size=16, test_size=20))
     samples = [(0, 3), (4, 66), (0, 67), (9, 3)]

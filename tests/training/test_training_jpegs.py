@@ -12,8 +12,7 @@ from training_runs import config, finish, launched, read_lines
 from tests.images_tree import write_tree
 from torusrun.training.data import image_files
 from torusrun.training.data.view import View
-from torusrun.training.recipe.phases import PhaseKeys
-from torusrun.training.recipe.train import DataKeys, ModelKeys, ScheduleKeys
+from torusrun.training.recipe.train import DataKeys, ModelKeys, PhaseKeys, ScheduleKeys
 
 OWN = """
 import torch

@@ -17,7 +17,7 @@ from torusrun.training.recipe.train import LarsKeys
 
 FORMS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
-    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(),
     ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
 RATES = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6)
@@ -30,23 +30,19 @@ class OneTensor:
         self.weights, self.velocity, self.lars, self.scaled = weights, [0.0] * len(weights), lars, scaled
 
     def step(self, gradient: list[float], rate: float) -> None:
-        decay, ratio = (DECAY, self._ratio(gradient, rate)) if self.scaled else (0.0, 1.0)
+        decay, ratio = (DECAY, self._ratio(gradient)) if self.scaled else (0.0, 1.0)
         before, after = (ratio, 1.0) if self.lars.ratio_in_momentum else (1.0, ratio)
         for i, u in enumerate([before * (g + decay * w) for g, w in zip(gradient, self.weights, strict=True)]):
             added, taken = (rate * u, after) if self.lars.lr_in_momentum else (u, rate * after)
             self.velocity[i] = MOMENTUM * self.velocity[i] + added
-            move = MOMENTUM * self.velocity[i] + added if self.lars.nesterov else self.velocity[i]
-            self.weights[i] -= taken * move
+            self.weights[i] -= taken * self.velocity[i]
 
-    def _ratio(self, gradient: list[float], rate: float) -> float:
+    def _ratio(self, gradient: list[float]) -> float:
         weight_norm, gradient_norm = math.hypot(*self.weights), math.hypot(*gradient)
-        ratio = 1.0
-        if weight_norm and gradient_norm:
-            decay = DECAY if self.lars.ratio_decay is None else self.lars.ratio_decay
-            ratio = self.lars.trust * weight_norm / (gradient_norm + decay * weight_norm + self.lars.eps)
-            if self.lars.clip:
-                ratio = min(ratio / rate, 1.0) if rate else 1.0
-        return ratio
+        if not weight_norm or not gradient_norm:
+            return 1.0
+        decay = DECAY if self.lars.ratio_decay is None else self.lars.ratio_decay
+        return self.lars.trust * weight_norm / (gradient_norm + decay * weight_norm + self.lars.eps)
 
 
 def trained(lars: LarsKeys, rates: list[float], correction: bool = False) -> nn.Linear:
@@ -68,9 +64,8 @@ def test_every_form_follows_its_formula(lars: LarsKeys, rates: list[float]) -> N
         assert got.flatten().tolist() == pytest.approx(oracle.weights, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_the_place_of_the_rate_matters_only_when_the_rate_changes(nesterov: bool) -> None:
-    inside = LarsKeys(trust=0.1, nesterov=nesterov)
+def test_the_place_of_the_rate_matters_only_when_the_rate_changes() -> None:
+    inside = LarsKeys(trust=0.1)
     outside = replace(inside, lr_in_momentum=False)
     constant, changing = [0.5] * 5, [0.1, 0.5, 1.0, 0.5, 0.1]
     assert torch.allclose(trained(inside, constant).weight, trained(outside, constant).weight, rtol=1e-12)
@@ -126,9 +121,7 @@ def test_fujitsus_two_stages_are_the_form_inside_with_a_decay_of_its_own_in_the_
     assert net.weight.flatten().tolist() == pytest.approx(weights, rel=1e-12)
 
 
-@given(st.booleans(), st.booleans(), st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6))
-def test_with_momentum_correction_the_rate_may_be_in_either_place(
-    nesterov: bool, clip: bool, rates: list[float]
-) -> None:
-    inside, outside = (LarsKeys(trust=0.1, nesterov=nesterov, clip=clip, lr_in_momentum=i) for i in (True, False))
+@given(st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=6))
+def test_with_momentum_correction_the_rate_may_be_in_either_place(rates: list[float]) -> None:
+    inside, outside = (LarsKeys(trust=0.1, lr_in_momentum=place) for place in (True, False))
     assert torch.allclose(trained(inside, rates, True).weight, trained(outside, rates).weight, rtol=1e-9)

@@ -24,8 +24,7 @@ from torus_ranks import Pools
 from tests.training.lars_loop import Loop
 from torusrun.training.optim import cpp
 from torusrun.training.optim.cpp import Cpp
-from torusrun.training.optim.foreach import Foreach
-from torusrun.training.optim.kernel import Kernel, Piece, Rule, Unavailable
+from torusrun.training.optim.kernel import Foreach, Kernel, Piece, Rule, Unavailable
 from torusrun.training.optim.lars import LARS, build, kernel_for
 from torusrun.training.optim.sgd import SGD
 from torusrun.training.recipe.reading import ConfigError
@@ -40,7 +39,7 @@ SHAPES = st.lists(
 )  # fmt: skip
 KEYS = st.builds(
     LarsKeys, trust=st.floats(1e-3, 1.0), eps=st.sampled_from([0.0, 1e-6]),
-    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(), clip=st.booleans(), nesterov=st.booleans(),
+    lr_in_momentum=st.booleans(), ratio_in_momentum=st.booleans(),
     ratio_decay=st.none() | st.floats(0.0, 0.1),
 )  # fmt: skip
 RATES = st.just(0.0) | st.floats(1e-3, 2.0)  # a norm may be 0 in float32 alone
@@ -58,8 +57,7 @@ KERNELS = [
     Foreach,
     pytest.param(Cpp, marks=needs_compiler),
     pytest.param(
-        triton,
-        marks=pytest.mark.skipif(not INTERPRETED, reason="runs within test_triton_in_its_interpreter"),
+        triton, marks=pytest.mark.skipif(not INTERPRETED, reason="runs within test_triton_in_its_interpreter")
     ),
 ]
 
@@ -124,7 +122,7 @@ def test_the_width_of_the_vectors_changes_no_bit(flags: tuple[str, ...], tmp_pat
     cpp._compile(
         [next(filter(None, map(shutil.which, cpp.COMPILERS))), *others, *flags, str(source), "-o", str(library)]
     )
-    rule = Rule(0.9, 0.01, LarsKeys(trust=0.1, nesterov=True))
+    rule = Rule(0.9, 0.01, LarsKeys(trust=0.1))
     usual, single = Cpp(rule), Cpp(rule)
     single._library = ctypes.CDLL(str(library))
     one, other = drawn([(5, 4099), (31, 33), (1, 1), (1000,)], 2), drawn([(5, 4099), (31, 33), (1, 1), (1000,)], 2)

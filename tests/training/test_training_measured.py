@@ -14,14 +14,14 @@ from training_runs import TINY, config, finish, launched
 
 from tests.images_tree import write_tree
 from torusrun.training import measure
+from torusrun.training.config import Ranks
 from torusrun.training.data import image_files
 from torusrun.training.data.view import View
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.parts import Parts
 from torusrun.training.recipe.facts import data_facts, model_facts, program
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 
 def test_it_is_for_its_owner_only_and_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torus_ranks import RankPool
 
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.config import Ranks
 from torusrun.training.norm import convert, travelling
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import NormKeys
@@ -42,7 +42,7 @@ def test_two_groups_of_two_ranks_are_two_processes_with_the_whole_batch_of_each(
                     assert each[name] == pytest.approx(alone[name], rel=1e-5), f"{name} of {shape}"
 
 
-@pytest.mark.parametrize("sync", [{}, {"buckets": "equal"}, {"all_reduce": "ddp"}], ids=str)
+@pytest.mark.parametrize("sync", [{}, {"buckets": "fujitsu"}, {"all_reduce": "ddp"}], ids=str)
 def test_a_training_over_all_ranks_is_that_of_one_process(four: RankPool, tmp_path: Path, sync: dict[str, Any]) -> None:
     answers = four.ask(norm_ranks.trained, str(tmp_path), STEPS, {"ranks": RANKS}, sync)
     assert all(answer == answers[0] for answer in answers), "ranks must hold the same bits"
@@ -57,7 +57,7 @@ def test_evaluation_asks_no_other_rank(four: RankPool, tmp_path: Path) -> None:
     assert four.ask(norm_ranks.silent_evaluation, str(tmp_path)) == [True] * RANKS
 
 
-@pytest.mark.parametrize("sync", [{}, {"all_reduce": "ddp"}, {"buckets": "equal", "wire": "bf16"}], ids=str)
+@pytest.mark.parametrize("sync", [{}, {"all_reduce": "ddp"}, {"buckets": "fujitsu", "wire": "bf16"}], ids=str)
 def test_of_the_last_batchs_statistics_nothing_travels_with_the_gradients(
     four: RankPool, tmp_path: Path, sync: dict[str, Any]
 ) -> None:

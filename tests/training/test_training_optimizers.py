@@ -19,9 +19,8 @@ from torch import nn
 
 from torusrun.training.optim.rmsprop_warmup import RMSpropWarmup, sgd_share
 from torusrun.training.optim.sgd import SGD
-from torusrun.training.recipe.build import build
 from torusrun.training.recipe.fits import OF_OPTIMIZERS
-from torusrun.training.recipe.names import OPTIMIZERS
+from torusrun.training.recipe.names import OPTIMIZERS, build
 from torusrun.training.recipe.protocols import Optimizer
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import OptimizerKeys, Train
@@ -138,21 +137,6 @@ def test_a_rate_of_0_moves_nothing_and_the_correction_continues_after_it() -> No
     keys = {"lr_in_momentum": True, "momentum_correction": True}
     assert all(map(torch.equal, trained([0.0], **keys), model().parameters()))
     assert all(torch.isfinite(weight).all() for weight in trained([0.5, 0.0, 0.5, 0.25], **keys))
-
-
-def test_parameters_that_had_no_gradient_change_by_the_rate_of_their_own_last_step() -> None:
-    net, rates = model(), [0.1, 0.4, 0.2]
-    optimizer = SGD(net, MOMENTUM, 0.0, lr_in_momentum=True, momentum_correction=True)
-    u = torch.zeros(3, dtype=torch.float64)
-    expected = model().bias.detach()
-    for step, rate in enumerate(rates):
-        net.weight.grad = torch.ones(3, 4, dtype=torch.float64)
-        net.bias.grad = None if step == 1 else torch.ones(3, dtype=torch.float64)
-        optimizer.step(rate)
-        if step != 1:
-            u = MOMENTUM * u + 1
-            expected = expected - rate * u
-    assert torch.allclose(net.bias, expected, rtol=1e-12)
 
 
 def test_an_optimizer_that_goes_back_to_an_earlier_state_takes_the_same_steps_again() -> None:

@@ -17,7 +17,7 @@ from training_runs import config, finish
 from torusrun.orchestrator.forecast.workload import workload
 from torusrun.training.collectives import all_reduce
 from torusrun.training.learner import Learner
-from torusrun.training.models.resnet_small import build
+from torusrun.training.models.residual import build_digits
 from torusrun.training.recipe import published
 from torusrun.training.recipe.train import Train
 from torusrun.training.sync.gradients import Gradients
@@ -35,7 +35,6 @@ def resolved(name: str) -> dict[str, Any]:
 def again(learning: Learner, folder: Path, keys: dict[str, Any]) -> Learner:
     """Another learner, which has gone on from a checkpoint of this one."""
     kept = io.BytesIO()
-    learning.gather()
     torch.save(learning.state(), kept)
     kept.seek(0)
     resumed, _ = learner(folder, **keys)
@@ -74,7 +73,7 @@ def test_digits_are_learned(tmp_path: Path) -> None:
 def test_the_bucket_has_as_many_bytes_as_the_prediction_reckons_with() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        gradients = Gradients(build(classes=10, shape=(1, 8, 8), seed=1), all_reduce.build("torus", (1, 1)))
+        gradients = Gradients(build_digits(classes=10, shape=(1, 8, 8), seed=1), all_reduce.build("torus", (1, 1)))
     finally:
         dist.destroy_process_group()
     assert sum(bucket.vector.nbytes for bucket in gradients.buckets) == workload("resnet-digits").gradient_bytes

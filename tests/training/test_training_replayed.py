@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from torusrun.training.step.replayed import EAGER_STEPS, MOST_SHAPES, Replayed
+from torusrun.training.step.mean_gradient import EAGER_STEPS, MOST_SHAPES, Replayed
 
 
 class Graph:

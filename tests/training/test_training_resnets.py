@@ -10,7 +10,7 @@ import torch
 import torchvision_record
 from torch import nn
 
-from torusrun.training.models import residual, resnet, resnet_small
+from torusrun.training.models import residual, resnet
 from torusrun.training.models.layers import Start
 from torusrun.training.models.resnet import BasicBlock, Bottleneck
 from torusrun.training.recipe.facts import DataFacts, model_facts
@@ -101,20 +101,20 @@ def test_the_facts_of_a_network_are_those_of_its_modules(
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 15, 6)])
 @pytest.mark.parametrize("options", [{}, {"widths": (8,)}, {"widths": [4, 4, 12, 5], "zero_gamma": False}])
 def test_so_it_is_of_the_network_for_the_digits(options: dict[str, Any], shape: tuple[int, ...]) -> None:
-    model = resnet_small.build_digits(classes=7, shape=shape, seed=1, **options)
+    model = residual.build_digits(classes=7, shape=shape, seed=1, **options)
     check(model, DataFacts(100, 10, 7, shape), ModelKeys("resnet-digits", options))
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 15, 6)])
 @pytest.mark.parametrize("options", [{}, {"widths": [4, 8], "blocks": 2, "stem": 1, "channels_last": False}])
 def test_so_it_is_of_the_small_network(options: dict[str, Any], shape: tuple[int, ...]) -> None:
-    model = resnet_small.build(classes=7, shape=shape, seed=1, **options)
+    model = residual.build_small(classes=7, shape=shape, seed=1, **options)
     check(model, DataFacts(100, 10, 7, shape), ModelKeys("resnet-small", options))
 
 
 def test_the_layout_in_memory_changes_no_weight_of_the_small_network() -> None:
     one, other = (
-        resnet_small.build(classes=7, shape=(3, 8, 8), seed=1, channels_last=last).eval() for last in (False, True)
+        residual.build_small(classes=7, shape=(3, 8, 8), seed=1, channels_last=last).eval() for last in (False, True)
     )
     images = torch.randn(2, 3, 8, 8)
     assert all(map(torch.equal, one.parameters(), other.parameters()))
@@ -192,7 +192,7 @@ def test_channels_last_is_another_layout_of_the_same_network() -> None:
 
 def test_without_zero_gamma_the_blocks_for_the_digits_begin_with_all_they_have() -> None:
     images: dict[str, Any] = {"classes": 10, "shape": (1, 8, 8), "seed": 1}
-    usual, full = resnet_small.build_digits(**images), resnet_small.build_digits(**images, zero_gamma=False)
+    usual, full = residual.build_digits(**images), residual.build_digits(**images, zero_gamma=False)
     for (key, weight), other in zip(usual.named_parameters(), full.parameters(), strict=True):
         last = key.startswith("blocks") and key.endswith("norm2.weight")
         assert other.eq(1).all() and not weight.any() if last else torch.equal(weight, other)

@@ -18,6 +18,7 @@ from torusrun.training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
 
 GRID = (2, 2)
 CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]
+KEPT = ["step-00000035", "step-00000042", "step-00000045"]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done_of(folder, attempt=1) == {
         "schema": 1, "attempt": 1, "step": TINY_STEPS, "total_steps": TINY_STEPS, "samples": 64 * TINY_STEPS,
     }  # fmt: skip
-    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
-    assert kept == ["step-00000035", "step-00000042", "step-00000045"], "the newest three are to be kept"
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == KEPT, "the newest three are to be kept"
     return folder
 
 
@@ -85,8 +85,7 @@ def test_a_training_whose_writer_is_killed_writes_its_checkpoints_itself(undistu
         launch.release(1)
         assert set(launch.codes()) == {0}, launch.stderr_text
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, "the writer was killed")
-    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert kept == ["step-00000035", "step-00000042", "step-00000045"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == KEPT
 
 
 def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_path: Path, chance: Random) -> None:
@@ -118,7 +117,7 @@ def test_torn_checkpoints_are_passed_over(undisturbed: Path, tmp_path: Path) -> 
     assert resumed.events("start")[0]["resumed_from"] == "step-00000035", "a torn checkpoint was resumed from"
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, "resumed past two torn checkpoints")
     left = sorted(path.name for path in checkpoints.iterdir())
-    assert left == ["step-00000035", "step-00000042", "step-00000045"], f"leftovers must be gone: {left}"
+    assert left == KEPT, f"leftovers must be gone: {left}"
 
 
 def test_a_finished_run_only_evaluates(tmp_path: Path) -> None:

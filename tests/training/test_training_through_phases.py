@@ -15,12 +15,11 @@ from training_runs import TRAIN, assert_same_state, config, finish, launched, re
 
 from torusrun.training.checkpoint.loading import load as load_state
 from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.config import Ranks
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
-from torusrun.training.recipe.phases import PhaseKeys
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.recipe.train import ScheduleKeys
+from torusrun.training.recipe.train import PhaseKeys, ScheduleKeys
 
 
 def finished(learning: Learner) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from phased import group as group
 from training_runs import read_lines
 
 from torusrun.training.collectives import all_reduce
-from torusrun.training.meeting.ranks import Ranks
-from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.collectives.chunks import HYBRID_BYTES
+from torusrun.training.config import Ranks
 from torusrun.training.recipe.protocols import DataSet
-from torusrun.training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, Train
+from torusrun.training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, PhaseKeys, Train
 from torusrun.training.reporting.exits import EXIT_DONE
 from torusrun.training.reporting.mllog import MLLog, hyper_parameters
 from torusrun.training.reporting.output import lossy
 from torusrun.training.reporting.reporter import Problems, Reporter
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 
 def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
 
 
 def test_a_hybrid_all_reduce_is_shown_with_the_method_of_each_bucket(group: None) -> None:
-    hybrid = all_reduce.build("hybrid", (1,), hybrid_bytes=400)
-    assert [hybrid.name(torch.empty(n)) for n in (99, 100)] == ["hierarchical", "flat"]
+    hybrid = all_reduce.build("hybrid", (1,))
+    assert [hybrid.name(torch.empty(n)) for n in (HYBRID_BYTES // 4 - 1, HYBRID_BYTES // 4)] == ["hierarchical", "flat"]
 
 
 def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,7 @@ from training_runs import TRAIN
 from torusrun.training import export
 from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.files import safetensors
-from torusrun.training.models import given
-from torusrun.training.parts import build_parts
+from torusrun.training.parts import build_parts, load_weights
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys, ModelKeys
 
@@ -94,7 +93,7 @@ class Net(nn.Module):
 
 def load(model: nn.Module, folder: Path, state: dict[str, Any], **keys: Any) -> None:
     safetensors.write(folder / "w.safetensors", state, {})
-    given.load(model, ModelKeys(weights=str(folder / "w.safetensors"), **keys))
+    load_weights(model, ModelKeys(weights=str(folder / "w.safetensors"), **keys))
 
 
 def test_a_network_starts_from_the_given_weights_but_for_new_ones(tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_weights_that_do_not_fit_are_refused(change: Any, said: str, tmp_path: P
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="train.model.weights: /nowhere/w.safetensors: cannot be read: No such file"):
-        given.load(Net(), ModelKeys(weights="/nowhere/w.safetensors"))
+        load_weights(Net(), ModelKeys(weights="/nowhere/w.safetensors"))
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -143,7 +142,7 @@ def test_a_checkpoint_is_exported_and_another_training_starts_from_it(
     expected = state["model"]
     assert same(safetensors.read(file), dict(expected))
     other, _ = learner(tmp_path / "other", phases=(), epochs=1)
-    given.load(other.model, ModelKeys(weights=str(file)))
+    load_weights(other.model, ModelKeys(weights=str(file)))
     assert same(dict(other.model.state_dict()), dict(expected))
 
 

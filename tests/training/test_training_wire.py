@@ -15,11 +15,7 @@ from training_runs import LIMIT_S, ROOT
 ELEMENTS = 4 * 1024 * 1024
 BUFFER_BYTES = 4 * ELEMENTS
 IN_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-RANKS_TIMES_SENT = {
-    (4, 1): 4 * 2 * 3 / 4,
-    (1, 4): 4 * 2 * 3 / 4,
-    (2, 2): 4 * (2 * 1 / 2 + 2 * 1 / 2 / 2),
-}
+RANKS_TIMES_SENT = {(4, 1): 4 * 2 * 3 / 4, (1, 4): 4 * 2 * 3 / 4, (2, 2): 4 * (2 * 1 / 2 + 2 * 1 / 2 / 2)}
 # Of the hybrid, by the hierarchical levels and the ring; to a row's first rank and back, and among those in between.
 HYBRID = {
     (4, 1): ([3 + 3, 0, 0], [0, 0, 4 * 2 * 3 / 4]),

@@ -42,7 +42,9 @@ def measure(rank: int, x_ranks: int, y_ranks: int, elements: int, folder: Path) 
     dims = (x_ranks, y_ranks)
     found = {"torus": of(build("torus", dims), elements)}
     for name, hybrid_bytes in (("short", 4 * elements + 1), ("long", 4 * elements)):
-        found[name] = of(build("hybrid", dims, hybrid_bytes=hybrid_bytes), elements)
+        hybrid: Any = build("hybrid", dims)
+        hybrid.limit_bytes = hybrid_bytes
+        found[name] = of(hybrid, elements)
     return found
 
 

@@ -184,7 +184,7 @@ def test_the_second_question_about_jobs_has_the_time_that_the_first_one_left(fol
 
 
 def test_a_job_that_is_looked_for_by_its_name_is_not_waited_for(folder: Path) -> None:
-    with pytest.raises(NoAnswer, match="there was no time left to ask noting"):
+    with pytest.raises(NoAnswer, match="another process still waits for noting to answer"):
         answers.named(brief(folder, 0.0), "token", HOUR_S)
 
 

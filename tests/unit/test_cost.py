@@ -216,9 +216,9 @@ def test_gloo_passes_more_over_the_link_of_a_groups_first_rank() -> None:
 @pytest.mark.parametrize("backend", ["nccl", "gloo"])
 def test_hybrid_is_hierarchical_below_so_many_bytes_and_flat_from_there_on(backend: Backend) -> None:
     layout, dims = regular.RegularLayout(nodes_of_4(16), backend), (4, 16)
-    hybrid = cost_of(SyncKeys("hybrid", hybrid_bytes=100_000), layout, dims)
+    hybrid = cost_of(SyncKeys("hybrid"), layout, dims)
     hierarchical, flat = (cost_of(SyncKeys(name), layout, dims) for name in ("hierarchical", "flat"))
-    assert hybrid(99_999) == hierarchical(99_999) and hybrid(100_000) == flat(100_000)
+    assert hybrid(2**20 - 1) == hierarchical(2**20 - 1) and hybrid(2**20) == flat(2**20)
     assert (
         flat(1e6)
         == regular.all_reduce(nodes_of_4(16), (64,), backend)(1e6)
@@ -235,7 +235,7 @@ def test_on_one_switch_given_hosts_take_the_time_of_the_regular_network_by_every
     name = data.draw(st.sampled_from(["torus", "flat", "hierarchical", "hybrid", "ddp"]))
     dims = data.draw(st.sampled_from([dims for dims in shapes(4 * nodes) if whole(dims)]))
     network = Network((Level("node", 4, 1e11, 1e-6), Level("cluster", nodes, 1e10, 3e-6, 4)))
-    sync = SyncKeys(name, hybrid_bytes=100_000)
+    sync = SyncKeys(name)
     placed = cost_of(sync, HostsLayout(cluster, names(cluster), 4, backend), dims)
     assert placed(size) == pytest.approx(cost_of(sync, regular.RegularLayout(network, backend), dims)(size), rel=1e-9)
 

@@ -11,8 +11,7 @@ from tests.training.packed_sources import small
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.plan.plan import plan
-from torusrun.training.data.packed.packed_file import folder
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.packed_file import SOURCES, folder
 
 RUN = "name: x\nsite: local\ntrain: {data: DATA, model: resnet-small}\n"
 
@@ -66,10 +65,10 @@ def test_a_run_elsewhere_is_not_refused(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["get"], "which data set? Write `torusrun data get NAME` (known: cifar10, mnist, fashion-mnist)"),
+        (["get"], "which data set? Write `torusrun data get NAME` (known: cifar10, mnist)"),
         (
             ["get", "cifar"],
-            "there is no data set 'cifar' (known: cifar10, mnist, fashion-mnist); did you mean",
+            "there is no data set 'cifar' (known: cifar10, mnist); did you mean",
         ),
         (["ls", "mnist"], "`torusrun data get NAME` prepares a data set"),
         (["get", "mnist", "--from", "/nowhere.tgz"], "mnist cannot be prepared in"),

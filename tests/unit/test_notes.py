@@ -18,7 +18,6 @@ NOTE = "the run ends in its warm-up, at lr 0.05: train.schedule.warmup_epochs is
         (["train.epochs=2"], []),
         (["train.epochs=1", "train.schedule.warmup_epochs=0"], []),
         (["train={epochs: 1}"], []),
-        (["train.epochs=1", "train.schedule={warmup_epochs: 2, warmup_from: 0.1}"], [NOTE.replace("0.05", "0.1")]),
         (["train={epochs: 1, phases: [{until: 1, lr: 0.1}]}"], []),
         (["train={epochs: 1, recipe: facebook-1h}"], []),
     ],

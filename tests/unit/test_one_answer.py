@@ -36,7 +36,7 @@ SYNCS = st.sampled_from(
         "all_reduce: torus",
         "all_reduce: flat",
         "all_reduce: hierarchical",
-        "all_reduce: hybrid, hybrid_bytes: 65536",
+        "all_reduce: hybrid",
         "all_reduce: ddp",
         "buckets: one",
         "buckets: fujitsu",

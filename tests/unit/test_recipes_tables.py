@@ -10,7 +10,7 @@ import pytest
 
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.files import load, names
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 IMAGES = 1_281_167
 

@@ -22,9 +22,8 @@ from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.recipe.key import key_of
-from torusrun.training.recipe.phases import PhaseKeys
 from torusrun.training.recipe.reading import record
-from torusrun.training.recipe.train import ModelKeys, OptimizerKeys, SyncKeys, Train
+from torusrun.training.recipe.train import ModelKeys, OptimizerKeys, PhaseKeys, SyncKeys, Train
 
 RUN = "name: digits\nsite: local\n"
 

@@ -28,7 +28,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state.decide import Resume
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
 from torusrun.training.progress import Progress
-from torusrun.training.recipe.phases import PhaseKeys
+from torusrun.training.recipe.train import PhaseKeys
 
 NODES = st.lists(st.none() | st.integers(1, 3), min_size=1, max_size=6)
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from torusrun.training.checkpoint.manifest import STATE, step_of
-from torusrun.training.checkpoint.snapshot import without_numbers
-from torusrun.training.files.checksum import of_stream
-from torusrun.training.files.trusted import open_own
+from torusrun.training.checkpoint.snapshot import tensors_of, with_tensors
+from torusrun.training.files.trusted import of_stream, open_own
 from torusrun.training.recipe.reading import ConfigError
 
 
@@ -58,6 +57,28 @@ def _check(name: str, state: Any) -> None:
         what = kind[1] if kind else str(error).partition("\n")[0][:200] or type(error).__name__
         plain = "it may have only tensors, numbers, texts, lists, tuples and dicts"
         raise ConfigError(f"{name}: its state_dict() could not be loaded again: {what}; {plain}") from None
+
+
+def without_numbers(state: Any) -> Any:
+    """The same state with empty tensors. Raises TypeError for those that `Snapshot` cannot copy: DTensors, sparse."""
+    if layouts := _others(state):
+        raise TypeError(f"it has a tensor with the layout {layouts.pop()}")
+    return with_tensors(state, map(_empty, tensors_of(state)))
+
+
+def _others(state: Any) -> set[torch.layout]:
+    """The layouts of the tensors that are not strided."""
+    if isinstance(state, Tensor):
+        return {state.layout} - {torch.strided}
+    if isinstance(state, (dict, list, tuple)):
+        return set().union(*map(_others, state.values() if isinstance(state, dict) else state))
+    return set()
+
+
+def _empty(tensor: Tensor) -> Tensor:
+    if type(tensor) not in (Tensor, torch.nn.Parameter):
+        raise TypeError(f"it has a {type(tensor).__name__}")
+    return tensor.new_empty(0)
 
 
 REFUSED = "nothing was loaded; see who can write there, and resume the run"

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torusrun.training.files.checksum import BLOCK_BYTES
-from torusrun.training.files.trusted import open_folder, open_regular, refuse_holes
+from torusrun.training.files.trusted import BLOCK_BYTES, open_folder, open_regular, refuse_holes
 from torusrun.training.progress import Progress
 
 SCHEMA = 2
@@ -56,7 +55,6 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """Steps taken."""
         return self.progress.steps
 
     @property

@@ -1,6 +1,6 @@
 """The folder in the memory of a node where a run keeps copies of its state. No torch.
 
-SHARED/torusrun-UID/memory-RUN/    of its user alone (files/own_folder.py)
+SHARED/torusrun-UID/memory-RUN/    of its user alone (files/trusted.py)
     0, 1                           the copies (node_state.py)
     until                          when the job of the newest attempt is over, in seconds of time.time()
 
@@ -17,8 +17,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from torusrun.training.files import own_folder
-from torusrun.training.files.trusted import open_own, open_own_folder, put
+from torusrun.training.files.trusted import make_own_folder, open_own, open_own_folder, own_folder, put
 
 SHARED = Path("/dev/shm")
 PREFIX = "memory-"
@@ -30,7 +29,7 @@ UNKNOWN_S = 86400.0  # how old a folder may get of which nothing says when its j
 def of_run(run: str, checkpoints: Path) -> Path:
     """The folder of the run whose checkpoints are in this folder."""
     digest = hashlib.sha256(f"{run}\n{checkpoints}".encode()).hexdigest()
-    return own_folder.own(SHARED) / f"{PREFIX}{digest[:24]}"
+    return own_folder(SHARED) / f"{PREFIX}{digest[:24]}"
 
 
 def make(folder: Path) -> None:
@@ -43,7 +42,7 @@ def make(folder: Path) -> None:
 
 def _make(folder: Path) -> None:
     for each in (folder.parent, folder):
-        if wrong := own_folder.make(each):
+        if wrong := make_own_folder(each):
             raise PermissionError(errno.EPERM, wrong, str(each))
 
 
@@ -57,13 +56,13 @@ def remove(folder: Path) -> None:
     with suppress(OSError):
         os.close(open_own_folder(folder))
         shutil.rmtree(folder)  # follows no links
-        if folder.parent == own_folder.own(folder.parent.parent):
+        if folder.parent == own_folder(folder.parent.parent):
             folder.parent.rmdir()  # unless others are in it
 
 
 def remove_overdue(now_s: float) -> None:
     """Remove the folders of this user's runs whose job must be over."""
-    mine = own_folder.own(SHARED)
+    mine = own_folder(SHARED)
     with suppress(OSError):
         os.close(open_own_folder(mine))
         for folder in mine.glob(f"{PREFIX}*"):

@@ -33,7 +33,7 @@ from torusrun.training.files import job_memory
 from torusrun.training.files.trusted import SECRET, open_own, open_own_folder, open_regular
 from torusrun.training.learner import Learner
 from torusrun.training.meeting.agree import checksum, everyones, on_all_ranks, sent
-from torusrun.training.meeting.signed_store import SignedStore
+from torusrun.training.meeting.rendezvous import SignedStore
 from torusrun.training.progress import Progress
 from torusrun.training.reporting.output import warn
 
@@ -195,7 +195,6 @@ class NodeState:
         return f"memory of {meeting.get('memory').decode()}, step {step}" if state else None
 
     def keep(self) -> None:
-        """Copy the state."""
         if self._copies:
             try:
                 self._copies.put(self._learner.state(), self._learner.progress.steps)

@@ -15,8 +15,7 @@ from typing import IO, NamedTuple
 from torusrun.training.checkpoint import manifest
 from torusrun.training.checkpoint.manifest import STATE
 from torusrun.training.files.below import BY_UMASK, Below, opened
-from torusrun.training.files.checksum import BLOCK_BYTES
-from torusrun.training.files.trusted import put, sync, sync_folder
+from torusrun.training.files.trusted import BLOCK_BYTES, put, sync, sync_folder
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
 

@@ -7,7 +7,7 @@ torus over gloo loses none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Literal
@@ -16,8 +16,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torusrun.training.collectives.interface import AllReduce, Call, MakePhases, Pending, Way, wire_dtype
-from torusrun.training.collectives.mesh import exchange, own_group
+from torusrun.training.collectives.chunks import HYBRID_BYTES
+from torusrun.training.collectives.interface import (
+    AllReduce,
+    Call,
+    MakePhases,
+    Pending,
+    Way,
+    exchange,
+    own_group,
+    wire_dtype,
+)
 from torusrun.training.collectives.nccl_torus import NcclTorus, Streams
 from torusrun.training.collectives.pipeline import Pipeline
 from torusrun.training.collectives.torus import Torus
@@ -105,17 +114,17 @@ class Flat(Hierarchical):
 
 
 class Hybrid(AllReduce):
-    """The `hierarchical` for a vector that travels as fewer than `hybrid_bytes`, else the `ring` over all ranks.
+    """The `hierarchical` for a vector that travels as fewer than `limit_bytes`, else the `ring` over all ranks.
 
     Source: Jia et al. 2018 (Tencent), arXiv 1807.11205: hierarchical for small tensors, where the number of steps
     decides the time, and a ring for large ones, where the bytes decide (secondary). The limit between them is not
     published. `wire_bytes` has the bytes of the hierarchical levels, then those of the ring.
     """
 
-    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str, hybrid_bytes: int) -> None:
+    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str) -> None:
         super().__init__(dims, wire)
         self.hierarchical, self.ring = Hierarchical(dims, phases, wire), Flat(dims, phases, wire)
-        self._hybrid_bytes = hybrid_bytes
+        self.limit_bytes = HYBRID_BYTES
 
     @property
     def wire_bytes(self) -> Sequence[float]:
@@ -131,26 +140,21 @@ class Hybrid(AllReduce):
         self._chosen(vector).mean_(vector)
 
     def _chosen(self, vector: Tensor) -> AllReduce:
-        return self.hierarchical if self._travelling_bytes(vector) < self._hybrid_bytes else self.ring
+        return self.hierarchical if self._travelling_bytes(vector) < self.limit_bytes else self.ring
 
 
 def build(
     name: Literal["torus", "flat", "hierarchical", "hybrid"],
     dims: tuple[int, ...],
     wire: Literal["fp32", "fp16", "bf16"] = "fp32",
-    hybrid_bytes: int = 0,
 ) -> AllReduce:
     """An all-reduce over the default process group as a mesh of `dims`; every rank must build it at the same time.
 
-    `wire` is the dtype in which fp32 vectors travel; only hybrid reads `hybrid_bytes`. Raises ValueError if the product
-    of `dims` is not the number of ranks.
+    `wire` is the dtype in which fp32 vectors travel. Raises ValueError if the product of `dims` is not the number of
+    ranks.
     """
     nccl = dist.get_backend() == "nccl"
-    phases = Streams if nccl else Pipeline
-    if name == "flat":
-        return Flat(dims, phases, wire)
-    if name == "hierarchical":
-        return Hierarchical(dims, phases, wire)
-    if name == "hybrid":
-        return Hybrid(dims, phases, wire, hybrid_bytes)
-    return (NcclTorus if nccl else Torus)(dims, phases, wire)
+    kinds: dict[str, Callable[[tuple[int, ...], MakePhases, str], AllReduce]] = {
+        "torus": NcclTorus if nccl else Torus, "flat": Flat, "hierarchical": Hierarchical, "hybrid": Hybrid,
+    }  # fmt: skip
+    return kinds[name](dims, Streams if nccl else Pipeline, wire)

@@ -1,4 +1,4 @@
-"""The chunks of a vector, so that the levels of a mesh work at the same time."""
+"""The chunks of a vector, so that the levels of a mesh work at the same time; and which vectors count as short."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor  # the prediction uses these chunks too, without torch
 
+HYBRID_BYTES = 1 << 20  # vectors from here on are long to the hybrid all-reduce; no source publishes its limit
 SMALLEST_CHUNK_BYTES = 1024 * 1024
 MOST_DOUBLINGS = 3
 

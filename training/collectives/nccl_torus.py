@@ -17,8 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torusrun.training.collectives.chunks import chunk_weights, split
-from torusrun.training.collectives.interface import Call, DownAndUp, Step, Way, wire_dtype
-from torusrun.training.collectives.mesh import wire_bytes
+from torusrun.training.collectives.interface import Call, DownAndUp, Step, Way, wire_bytes, wire_dtype
 
 
 class StreamJob:
@@ -76,7 +75,7 @@ _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_t
 
 
 class NcclTorus(DownAndUp):
-    """As `Torus`, over NCCL. `wire_bytes` follows the formula of `mesh.wire_bytes`.
+    """As `Torus`, over NCCL. `wire_bytes` follows the formula of `interface.wire_bytes`.
 
     In 16 bits NCCL divides by the ranks of a level before it sums in that level, so nothing overflows. But elements
     below d times the dtype's smallest number lose bits in a level of d ranks.

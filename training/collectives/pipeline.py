@@ -17,9 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torusrun.training.collectives.cut_off import PeerLost
-from torusrun.training.collectives.interface import Step, Way
-from torusrun.training.collectives.mesh import close_connections
+from torusrun.training.collectives.interface import Step, Way, close_connections
+from torusrun.training.reporting.exits import PeerLost
 
 LAST_WAIT_S = 5.0
 
@@ -72,7 +71,6 @@ class Pipeline:
         self._error: BaseException | None = None
 
     def start(self, ways: Sequence[Way]) -> Job:
-        """Begin to carry chunks through their phases, and return at once."""
         job, carried = self._enter(ways)
         if not self._threads:
             self._start_threads()

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from torusrun.training.collectives.chunks import chunk_weights, split
-from torusrun.training.collectives.cut_off import PeerLost
 from torusrun.training.collectives.interface import DownAndUp, MakePhases, Step, Way, wire_dtype
+from torusrun.training.reporting.exits import PeerLost
 
 TAGS = 1024  # far more than the chunks that wait for messages at the same time
 
@@ -67,7 +67,6 @@ class ReduceScatter:
         self._ring, self._parts, self._wire, self._chunk, self._divisor = ring, parts, wire, chunk, divisor
 
     def post(self) -> None:
-        """Begin to receive."""
         mine, parts = self._ring.mine, self._parts
         self._arrived = [torch.empty_like(parts[mine - step], dtype=self._wire) for step in range(2, len(parts) + 1)]
         self._coming = [self._ring.receive(part, self._chunk) for part in self._arrived]
@@ -93,7 +92,6 @@ class AllGather:
         self._ring, self._parts, self._wire, self._chunk = ring, parts, wire, chunk
 
     def post(self) -> None:
-        """Begin to receive."""
         mine, parts = self._ring.mine, self._parts
         same = parts[0].dtype == self._wire
         others = [parts[mine - step] for step in range(1, len(parts))]
@@ -141,7 +139,7 @@ class Torus(DownAndUp):
 
     @property
     def wire_bytes(self) -> Sequence[float]:
-        """As `AllReduce.wire_bytes`; see `mesh.wire_bytes`."""
+        """As `AllReduce.wire_bytes`; see `interface.wire_bytes`."""
         return [down.sent_bytes + up.sent_bytes if down and up else 0 for down, up in zip(*self._rings, strict=True)]
 
     def _ways(self, vector: Tensor) -> list[Way]:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from torusrun.training.config import Ranks
 from torusrun.training.data import order
 from torusrun.training.data.view import View
-from torusrun.training.meeting.ranks import Ranks
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.protocols import DataSet, lacks
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 
 class Feed:
@@ -63,13 +63,9 @@ class Feed:
     def samples(self, progress: Progress) -> list[tuple[int, int]]:
         """The (epoch, sample) pairs of this rank's share of the step after `progress`."""
         return order.rank_batch(
-            progress.samples,
-            batch=self._course.batch_at(progress),
-            rank=self._ranks.rank,
-            world=self._ranks.world,
-            samples=self._data.train_samples,
-            seed=self._seed,
-        )
+            progress.samples, batch=self._course.batch_at(progress), rank=self._ranks.rank, world=self._ranks.world,
+            samples=self._data.train_samples, seed=self._seed,
+        )  # fmt: skip
 
     def _on_device(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         found = self._data.normalize_on_device(self._moved(inputs))

@@ -6,16 +6,138 @@ tar-shards    in WebDataset's convention: ROOT/train-*.tar and ROOT/val-*.tar wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from torusrun.training.data.images import index
+from torusrun.training.data.images.index import Index
 from torusrun.training.data.images.shards import known_shards, open_shards
-from torusrun.training.data.images.stored import ImageSettings, check_counts, folder_of, known_facts
-from torusrun.training.data.images.trees import open_trees
+from torusrun.training.data.images.stored import (
+    ROOT,
+    SUFFIXES,
+    ImageSettings,
+    Split,
+    check_counts,
+    folder_of,
+    known_facts,
+    telling,
+)
 from torusrun.training.recipe.facts import DataFacts
+from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys
 
 if TYPE_CHECKING:
     from torusrun.training.data.images.dataset import Images
+
+HALVES = ("train", "val")
+Stamps = list[tuple[str, str, int]]
+"""(train or val, class, time of the folder's last change): a file that comes or goes changes it."""
+
+
+class Tree:
+    """The images of one half, by class and name. Names stay bytes: a million names as text need 100 MB."""
+
+    def __init__(self, root: Path, half: str, found: Index, stamps: Any) -> None:
+        self.root, self.stamps = root / half, stamps
+        self._classes = found.names["classes"]
+        self._names = found.numbers[f"{half} names"].tobytes()
+        self._ends = found.numbers[f"{half} ends"]
+        self._class_ends = list(accumulate(found.numbers[f"{half} counts"]))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def label(self, sample: int) -> int:
+        return bisect_right(self._class_ends, sample)
+
+    def name(self, sample: int) -> str:
+        begin = self._ends[sample - 1] if sample else 0
+        return f"{self.root}/{self._classes[self.label(sample)]}/{os.fsdecode(self._names[begin : self._ends[sample]])}"
+
+    def identity(self) -> str:
+        parts = json.dumps(self._classes).encode(), array("Q", self._class_ends).tobytes(), self._ends.tobytes()
+        return hashlib.sha256(b"".join((*parts, self._names))).hexdigest()
+
+    def read(self, sample: int, most: int = -1) -> bytes:
+        """The file's bytes, or the first `most` of them. Raises OSError."""
+        with open(self.name(sample), "rb", buffering=0) as file:
+            return file.read(most) or b""
+
+
+def open_trees(root: Path) -> Split[Tree]:
+    """The halves of the tree at `root`. Raises ConfigError for another layout."""
+    stamps = _stamps(root)
+    found = index.kept("imagefolder", root, stamps, lambda: _listed(root, stamps))
+    train, test = (Tree(root, half, found, stamps) for half in HALVES)
+    return Split(train, test, len(found.names["classes"]))
+
+
+def _stamps(root: Path) -> Stamps:
+    stamps: Stamps = []
+    for half in HALVES:
+        with telling(root / half), os.scandir(root / half) as entries:
+            folders = [each for each in entries if not each.name.startswith(".") and _is_folder(each)]
+            found = sorted((half, each.name, each.stat().st_mtime_ns) for each in folders)
+        if not found:
+            raise ConfigError(f"{ROOT}: {root / half} has no folders; make one for each class, with its images")
+        stamps += found
+    return stamps
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder. Raises ConfigError for a broken link: a class would be missing silently."""
+    with telling(Path(entry.path)):
+        if entry.is_symlink():
+            entry.stat()
+        return entry.is_dir()
+
+
+def _listed(root: Path, stamps: Stamps) -> Index:
+    classes = [name for half, name, _ in stamps if half == "train"]
+    strange = sorted({name for half, name, _ in stamps if half == "val"} - set(classes))
+    if strange:
+        raise ConfigError(
+            f"{ROOT}: {root / 'val' / strange[0]} is a class that {root / 'train'} does "
+            f"not have; remove it there, or add its training images{_and_others(strange)}"
+        )
+    numbers: dict[str, array[int]] = {}
+    for half in HALVES:
+        present = {name for each, name, _ in stamps if each == half}
+        images = [_images(root / half / name) if name in present else [] for name in classes]
+        empty = [str(root / half / name) for name, held in zip(classes, images, strict=True) if not held]
+        if empty and (half == "train" or len(empty) == len(classes)):
+            raise ConfigError(
+                f"{ROOT}: {empty[0]} holds no images ({', '.join(SUFFIXES)}); "
+                f"put them there, or remove the folder{_and_others(empty)}"
+            )
+        numbers |= _packed(half, images)
+    return Index({"classes": classes}, numbers)
+
+
+def _images(folder: Path) -> list[bytes]:
+    with telling(folder), os.scandir(folder) as entries:
+        names = [each.name for each in entries if each.name.lower().endswith(SUFFIXES)]
+    return sorted(os.fsencode(name) for name in names if not name.startswith("."))
+
+
+def _packed(half: str, images: Sequence[Sequence[bytes]]) -> dict[str, array[int]]:
+    names = [name for held in images for name in held]
+    return {
+        f"{half} names": array("B", b"".join(names)),
+        f"{half} ends": array("Q", accumulate(map(len, names))),
+        f"{half} counts": array("Q", map(len, images)),
+    }
+
+
+def _and_others(names: Sequence[str]) -> str:
+    return f" (and {len(names) - 1} more like it)" if len(names) > 1 else ""
 
 
 def build_imagefolder(
@@ -42,7 +164,7 @@ def build_imagefolder(
 
 
 def facts_imagefolder(data: DataKeys) -> DataFacts | None:
-    """The facts_imagefolder from the options, else from the folder, listed once; None if this machine cannot see it."""
+    """The facts from the options, else from the folder, listed once; None if this machine cannot see it."""
     return known_facts(data, open_trees)
 
 
@@ -77,5 +199,5 @@ def build_tar_shards(
 
 
 def facts_tar_shards(data: DataKeys) -> DataFacts | None:
-    """The facts_tar_shards from the options, else from the index, if this user's runs have made one; else None."""
+    """The facts from the options, else from the index, if this user's runs have made one; else None."""
     return known_facts(data, known_shards)

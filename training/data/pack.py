@@ -12,8 +12,8 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from torusrun.training.data.image_files import open_trees
 from torusrun.training.data.images.stored import ROOT, Stored
-from torusrun.training.data.images.trees import open_trees
 from torusrun.training.recipe.reading import ConfigError
 
 SHARD_MB = 256

@@ -71,12 +71,10 @@ class Below:
             return None
 
     def is_folder(self, name: str) -> bool:
-        """Whether it is a folder, and no link to one."""
         found = self.status(name)
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def open(self, name: str, flags: int = os.O_RDONLY, mode: int = SECRET) -> int:
-        """A descriptor of a regular file."""
         with self._above(name) as (folder, last):
             return open_regular(last, flags, mode, folder)
 

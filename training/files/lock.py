@@ -23,11 +23,7 @@ POLL_S = 0.05
 
 
 def take(
-    descriptor: int,
-    *,
-    shared: bool = False,
-    wait_s: float = math.inf,
-    waiting: Callable[[], None] = lambda: None,
+    descriptor: int, *, shared: bool = False, wait_s: float = math.inf, waiting: Callable[[], None] = lambda: None
 ) -> bool | None:
     """Lock an open file until it is closed; False if another process still has the lock after `wait_s`.
 

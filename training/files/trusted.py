@@ -1,9 +1,14 @@
-"""Safe reading and writing: links are not followed, only regular files are read, new files appear whole."""
+"""Safe reading and writing: links are not followed, only regular files are read, new files appear whole.
+
+And a user's own folder below a folder that others may write into, such as the disk of a node. Its name is easy to
+guess. So a folder that a stranger made first, or a link of that name, must be refused.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
 
 SECRET = 0o600  # the mode of a file that its owner alone may read, whatever the umask
 LARGEST_SPARSE_BYTES = 1 << 33
-BLOCK_BYTES = 512  # of st_blocks
+ST_BLOCK_BYTES = 512  # of st_blocks
 NOT_REGULAR = "this is not a regular file"
 NOT_FOLLOWED = "this is a symbolic link, and is not followed"
 
@@ -84,7 +89,7 @@ def drop_access_lists(file: Path | int) -> None:
 def refuse_holes(descriptor: int) -> None:
     """Raise OSError for a huge file of holes: a stranger makes 10 TB of zeros in no time, and reading takes hours."""
     found = os.fstat(descriptor)
-    if found.st_size > LARGEST_SPARSE_BYTES and found.st_blocks * BLOCK_BYTES < found.st_size / 1000:
+    if found.st_size > LARGEST_SPARSE_BYTES and found.st_blocks * ST_BLOCK_BYTES < found.st_size / 1000:
         raise OSError(errno.EFBIG, "this is a sparse file: nearly all of it was never written")
 
 
@@ -133,3 +138,53 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def own_folder(folder: Path | str) -> Path:
+    """This user's folder below `folder`."""
+    return Path(folder) / f"torusrun-{os.geteuid()}"
+
+
+def make_own_folder(folder: Path) -> str:
+    """Make `folder` for its user alone; returns why an existing one is refused, '' if it is good. Raises OSError."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return f"this is a symbolic link of {_named(status.st_uid)}"
+    if not stat.S_ISDIR(status.st_mode):
+        return f"this is not a folder; it belongs to {_named(status.st_uid)}"
+    if status.st_uid != os.geteuid():
+        return f"this folder belongs to {_named(status.st_uid)}"
+    if status.st_mode & 0o077:
+        return f"this folder is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def _named(user: int) -> str:
+    try:
+        return f"user {user} ({pwd.getpwuid(user).pw_name})"
+    except KeyError:
+        return f"user {user}"
+
+
+BLOCK_BYTES = 1 << 20
+
+
+def of_stream(stream: IO[bytes], copy: IO[bytes] | None = None) -> str:
+    """SHA-256 of the rest of a stream, which is also written to `copy`."""
+    import hashlib  # takes a part of the start of `torusrun --help`, which needs none
+
+    total = hashlib.sha256()
+    while block := stream.read(BLOCK_BYTES):
+        total.update(block)
+        if copy:
+            copy.write(block)
+    return total.hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a regular file; links are not followed. Raises OSError, also for a huge file of holes."""
+    with open(open_regular(path), "rb", buffering=0) as stream:
+        refuse_holes(stream.fileno())
+        return of_stream(stream)

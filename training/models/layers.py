@@ -1,4 +1,4 @@
-"""The tensors of the models' layers, and the shape of residual networks."""
+"""The layers of residual networks as tensors and multiply-adds, and how their weights begin: without torch."""
 
 from __future__ import annotations
 

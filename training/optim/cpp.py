@@ -23,8 +23,8 @@ COMPILE_LIMIT_S = 30.0
 
 class _Constants(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_double) for name in ("momentum", "kept", "decay", "ratio_decay", "trust", "eps", "rate")),
-        *((name, ctypes.c_int) for name in ("rate_in_momentum", "ratio_in_momentum", "clip", "nesterov")),
+        *((name, ctypes.c_double) for name in ("kept", "decay", "ratio_decay", "trust", "eps", "rate")),
+        *((name, ctypes.c_int) for name in ("rate_in_momentum", "ratio_in_momentum")),
     )
 
 
@@ -38,8 +38,8 @@ class Cpp:
     def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
         rule, keys = self.rule, self.rule.keys
         constants = _Constants(
-            rule.momentum, rule.momentum * change, rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps, rate,
-            keys.lr_in_momentum, keys.ratio_in_momentum, keys.clip, keys.nesterov,
+            rule.momentum * change, rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps, rate,
+            keys.lr_in_momentum, keys.ratio_in_momentum,
         )  # fmt: skip
         tensors = [_addresses([piece[i] for piece in pieces]) for i in range(3)]  # type: ignore[misc]
         scaled = bytes(piece.scaled for piece in pieces)

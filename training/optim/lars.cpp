@@ -7,8 +7,8 @@ typedef long long i64;
 constexpr i64 LANES = 32, BLOCK = 128 * LANES;
 
 struct Rule {
-    double momentum, kept, decay, ratio_decay, trust, eps, rate;
-    int rate_in_momentum, ratio_in_momentum, clip, nesterov;
+    double kept, decay, ratio_decay, trust, eps, rate;
+    int rate_in_momentum, ratio_in_momentum;
 };
 
 #if defined(__x86_64__) && defined(__gnu_linux__)
@@ -42,23 +42,19 @@ FOR_EVERY_CPU static void squares(const float *w, const float *g, i64 size, doub
     out[1] = g_sum;
 }
 
-// v = kept v + a,  w = w - taken (ahead v + straight a),  where a = scale (g + decay w)
+// v = kept v + scale (g + decay w),  w = w - taken v
 FOR_EVERY_CPU static void move(float *__restrict w, const float *__restrict g, float *__restrict v, i64 size,
-                               float scale, float decay, float kept, float taken, float ahead, float straight) {
+                               float scale, float decay, float kept, float taken) {
     for (i64 i = 0; i < size; i++) {
-        const float added = scale * (g[i] + decay * w[i]);
-        const float velocity = kept * v[i] + added;
+        const float velocity = kept * v[i] + scale * (g[i] + decay * w[i]);
         v[i] = velocity;
-        w[i] -= taken * (ahead * velocity + straight * added);
+        w[i] -= taken * velocity;
     }
 }
 
 static double ratio(const Rule &rule, const double *norms_squared) {
     const double w = __builtin_sqrt(norms_squared[0]), g = __builtin_sqrt(norms_squared[1]);
-    if (!(w > 0 && g > 0)) return 1;
-    const double found = rule.trust * w / (g + rule.ratio_decay * w + rule.eps);
-    if (!rule.clip) return found;
-    return found < rule.rate ? found / rule.rate : 1;
+    return w > 0 && g > 0 ? rule.trust * w / (g + rule.ratio_decay * w + rule.eps) : 1;
 }
 
 extern "C" {
@@ -67,14 +63,12 @@ extern "C" {
 void lars_move(const Rule *rule, i64 count, const i64 *sizes, const unsigned char *scaled, float *const *w,
                const float *const *g, float *const *v) {
     const double added = rule->rate_in_momentum ? rule->rate : 1, taken = rule->rate_in_momentum ? 1 : rule->rate;
-    const double ahead = rule->nesterov ? rule->momentum : 1, straight = rule->nesterov ? 1 : 0;
     for (i64 t = 0; t < count; t++) {
         double found[2] = {0, 0};
         if (scaled[t]) squares(w[t], g[t], sizes[t], found);
         const double by = scaled[t] ? ratio(*rule, found) : 1;
         const double before = rule->ratio_in_momentum ? by : 1, after = rule->ratio_in_momentum ? 1 : by;
-        move(w[t], g[t], v[t], sizes[t], added * before, scaled[t] ? rule->decay : 0, rule->kept, taken * after, ahead,
-             straight);
+        move(w[t], g[t], v[t], sizes[t], added * before, scaled[t] ? rule->decay : 0, rule->kept, taken * after);
     }
 }
 }

@@ -6,8 +6,8 @@
 The learning rate is inside the momentum (MLPerf's reference, NVIDIA's FusedLARS; verified in their code) or outside
 (apex's LARC, timm; verified likewise). The two differ as soon as the rate changes:
 
-    inside     v = momentum v + rate u,  w = w - v       (Nesterov: w = w - momentum v - rate u)
-    outside    v = momentum v + u,       w = w - rate v  (Nesterov: w = w - rate (momentum v + u))
+    inside     v = momentum v + rate u,  w = w - v
+    outside    v = momentum v + u,       w = w - rate v
 
 With `ratio_in_momentum: false` u is g + decay w, and the ratio multiplies what is taken from w. Outside, that is the
 form of TensorFlow 1.14 (tf.contrib.opt.LARSOptimizer; verified in its wheel; 1.15 has rate and ratio inside).
@@ -21,12 +21,11 @@ With v = -m, rate(t) = lr_b c_lr(t) and ratio = s the second is v = momentum v +
 decay(t) = wd_b c_wd(t) / (lr_b c_lr(t)). Theirs has wd_b = wd lr_b and c_wd = c_lr ("decayed with the LR curve"), so
 decay = wd = 5e-5 at all times, and ratio_decay = wd_b = 5e-5 x 13 = 6.5e-4.
 
-With momentum_correction the velocity of the form inside changes with the rate: see momentum.py.
+With momentum_correction the velocity of the form inside changes with the rate: see sgd.py.
 
-With `clip` the ratio is min(ratio / rate, 1), so that a tensor's own rate is at most the learning rate (LARC).
 Tensors that `skip` names are moved by plain momentum, without ratio and decay.
 
-cpp.py computes this in C++, triton_lars.py on a GPU, and foreach.py if neither can be used.
+cpp.py computes this in C++, triton_lars.py on a GPU, and `Foreach` if neither can be used.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from torusrun.training.optim.foreach import Foreach
-from torusrun.training.optim.kernel import Kernel, Piece, Rule, Unavailable, is_dense
-from torusrun.training.optim.momentum import Momentum
+from torusrun.training.optim.kernel import Foreach, Kernel, Piece, Rule, Unavailable, is_dense
+from torusrun.training.optim.sgd import Momentum
 from torusrun.training.progress import Moment
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import LarsKeys, Train
@@ -69,15 +67,13 @@ class LARS(Momentum):
         return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        """Set the decay of the next steps."""
         self._kernel.rule = self._kernel.rule.decaying(weight_decay)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        """Move only these weights of the model."""
         learning = [weight for weight in parameters if weight.grad is not None]
-        for change, weights in self._last_rates.changes(learning, rate):
-            self._kernel.move(self._pieces(weights), rate, change=change)
+        if learning:
+            self._kernel.move(self._pieces(learning), rate, change=self._change(rate))
 
     def _pieces(self, weights: Sequence[nn.Parameter]) -> Sequence[Piece]:
         """The list of the step before while weights and gradients are the same: a GPU steps faster than it is made."""

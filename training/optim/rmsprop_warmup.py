@@ -83,12 +83,10 @@ class RMSpropWarmup(Optimizer):
         self._weight_decay = weight_decay
 
     def step(self, rate: float) -> None:
-        """Move every weight along its `.grad`."""
         self.step_part(list(self._name_of), rate)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        """Move only these weights of the model."""
         for weight in parameters:
             if weight.grad is not None:
                 name = self._name_of[weight]

@@ -55,9 +55,8 @@ def _norms(first_sum, sums, piece, SUMMED: tl.constexpr):
 @triton.jit(do_not_specialize=["pieces"])
 def move_block(
     table, pieces, block_piece, block_begin, first_sum, sums,
-    rate, added, taken, momentum, kept, decay, ratio_decay, trust, eps,
-    CLIP: tl.constexpr, NESTEROV: tl.constexpr, RATIO_INSIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr,
-    SUMMED: tl.constexpr,
+    added, taken, kept, decay, ratio_decay, trust, eps,
+    RATIO_INSIDE: tl.constexpr, ALIGNED: tl.constexpr, BLOCK: tl.constexpr, SUMMED: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0)
     piece = tl.load(block_piece + block)
@@ -65,8 +64,6 @@ def move_block(
     weight_norm, gradient_norm = _norms(first_sum, sums, piece, SUMMED)
     has_norms = (weight_norm > 0) & (gradient_norm > 0) & scaled
     ratio = trust * weight_norm / tl.where(has_norms, gradient_norm + ratio_decay * weight_norm + eps, 1.0)
-    if CLIP:
-        ratio = tl.where(ratio < rate, ratio / rate, 1.0)
     ratio = tl.where(has_norms, ratio, 1.0)
     decay = tl.where(scaled, decay, 0.0)
 
@@ -80,11 +77,6 @@ def move_block(
         added = added * ratio
     else:
         taken = taken * ratio
-    change = added * (gradient + decay * weight)
-    velocity = kept * tl.load(velocities, mask=inside, other=0.0) + change
+    velocity = kept * tl.load(velocities, mask=inside, other=0.0) + added * (gradient + decay * weight)
     tl.store(velocities, velocity, mask=inside)
-    if NESTEROV:
-        weight -= taken * (momentum * velocity + change)
-    else:
-        weight -= taken * velocity
-    tl.store(weights, weight, mask=inside)
+    tl.store(weights, weight - taken * velocity, mask=inside)

@@ -55,10 +55,9 @@ class Triton:
         added, taken = rule.rates(rate)
         triton_kernels.move_block[grid](
             *common, table.first_block, sums,
-            *map(float, (rate, added, taken, rule.momentum, rule.momentum * change)),
+            *map(float, (added, taken, rule.momentum * change)),
             *map(float, (rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps)),
-            CLIP=keys.clip, NESTEROV=keys.nesterov, RATIO_INSIDE=keys.ratio_in_momentum, ALIGNED=table.aligned,
-            BLOCK=BLOCK, SUMMED=SUMMED,
+            RATIO_INSIDE=keys.ratio_in_momentum, ALIGNED=table.aligned, BLOCK=BLOCK, SUMMED=SUMMED,
         )  # fmt: skip
 
     def _table(self, pieces: Sequence[Piece]) -> _Table:

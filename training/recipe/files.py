@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from torusrun.training.recipe.names import RecipeName
-from torusrun.training.recipe.phases import PhaseKeys
 from torusrun.training.recipe.reading import record
-from torusrun.training.recipe.train import Train
+from torusrun.training.recipe.train import PhaseKeys, Train
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 Certainty = Literal["verified", "secondary", "derived", "memory"]
@@ -107,18 +106,11 @@ def load(name: str) -> Published:
     sources = held["sources"]
     facts = {key: Fact(value, _mark(mark, sources)) for key, (value, *mark) in held["published"].items()}
     return Published(
-        name=name,
-        title=held["title"],
-        paper=held["paper"],
-        erratum=held.get("erratum", ""),
-        facts=facts,
-        scale=Scale(**held["scaling"]),
-        techniques=tuple(held["techniques"]),
-        left_out=tuple(held["left_out"]),
-        sources=sources,
-        written=held["train"],
+        name=name, title=held["title"], paper=held["paper"], erratum=held.get("erratum", ""), facts=facts,
+        scale=Scale(**held["scaling"]), techniques=tuple(held["techniques"]), left_out=tuple(held["left_out"]),
+        sources=sources, written=held["train"],
         marks={key: _mark(mark, sources) for key, mark in held["marks"].items()},
-    )
+    )  # fmt: skip
 
 
 def as_train(given: Mapping[str, Any]) -> Train:

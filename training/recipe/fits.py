@@ -11,21 +11,12 @@ from typing import NamedTuple
 
 from torusrun.training.counted import counted
 from torusrun.training.data.images.stored import check_options, facts_of
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.packed_file import SOURCES
 from torusrun.training.recipe.facts import DataFacts, data_facts, model_facts
 from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, Names
 from torusrun.training.recipe.near import did_you_mean
-from torusrun.training.recipe.phases import PhaseKeys
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.recipe.train import (
-    DataKeys,
-    LarsKeys,
-    LossScaleKeys,
-    OptimizerKeys,
-    ScheduleKeys,
-    SyncKeys,
-    Train,
-)
+from torusrun.training.recipe.train import LOSS_SCALE, DataKeys, LarsKeys, OptimizerKeys, PhaseKeys, ScheduleKeys, Train
 
 OF_FILES = ("imagefolder", "tar-shards")
 
@@ -53,11 +44,9 @@ def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None
     if train.optimizer.name != "lars" and train.optimizer.lars != LarsKeys():
         yield Misfit("train.optimizer.lars", "is for the optimizer lars", "write 'name: lars'")
     yield from _momentum(train.optimizer)
-    if train.precision != "fp16" and train.loss_scale != LossScaleKeys():
+    if train.precision != "fp16" and train.loss_scale != LOSS_SCALE:
         yield Misfit("train.loss_scale", "is for fp16", "write 'precision: fp16'")
     yield from _norm(train, ranks)
-    if train.sync.all_reduce != "hybrid" and train.sync.hybrid_bytes != SyncKeys().hybrid_bytes:
-        yield Misfit("train.sync.hybrid_bytes", "is for the all-reduce hybrid", "write 'all_reduce: hybrid'")
     if train.checkpoints.memory and train.norm.statistics == "last":
         why = "cannot be combined with 'norm: {statistics: last}': the ranks have different statistics after a step"
         yield Misfit("train.checkpoints.memory", why, "write 'memory: false', or 'statistics: moving'")
@@ -79,13 +68,13 @@ def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
     if optimizer.name not in OPTIMIZERS.known:
         return
     elsewhere = {
-        "nesterov": ("lars.nesterov", {"sgd"}),
+        "nesterov": ("", {"sgd"}),
         "lr_in_momentum": ("lars.lr_in_momentum", {"sgd"}),
         "decay_vectors": ("lars.skip", {"sgd", "rmsprop-warmup"}),
     }
     for name, (instead, readers) in elsewhere.items():
         if getattr(optimizer, name) and optimizer.name not in readers:
-            advice = f"see train.optimizer.{instead}" if optimizer.name == "lars" else "leave it out"
+            advice = f"see train.optimizer.{instead}" if instead and optimizer.name == "lars" else "leave it out"
             yield Misfit(f"train.optimizer.{name}", f"is not for the optimizer {optimizer.name}", advice)
     inside = {"sgd": optimizer.lr_in_momentum, "lars": optimizer.lars.lr_in_momentum}.get(optimizer.name, False)
     if optimizer.momentum_correction and not inside:
@@ -168,7 +157,8 @@ def _batch(key: str, train: Train, batch: int, ranks: int) -> Iterator[Misfit]:
 
 def _ranges(where: str, crops: DataKeys | PhaseKeys) -> Iterator[Misfit]:
     """The empty ranges of random crops."""
-    for name, (low, high) in (("area", crops.area or (0, 0)), ("aspect", crops.aspect or (0, 0))):
+    for name in ("area", "aspect"):
+        low, high = getattr(crops, name, None) or (0, 0)
         if low > high:
             yield Misfit(f"{where}.{name}", f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")
 

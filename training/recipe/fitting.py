@@ -38,7 +38,6 @@ class Fitting:
         return [] if "phases" in self.given else self.held["phases"]
 
     def has(self, key: str) -> bool:
-        """Whether the user wrote `key`."""
         return key in self.given
 
     def overruled(self, key: str, value: Any) -> None:

@@ -117,10 +117,6 @@ class Optimizer(Protocol):
         """Called on all ranks after the last part of a step."""
         return None
 
-    def gather(self) -> None:
-        """Called on all ranks together before rank 0 calls `state_dict`."""
-        return None
-
     def agree(self, all_ranks: Callable[[bool], bool]) -> str | None:
         """Called on all ranks once they have met, before the first step, so that all use the same implementation.
 

@@ -24,7 +24,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from torusrun.training.counted import counted
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.packed_file import SOURCES
 from torusrun.training.recipe.files import Change, Published, as_document, as_train, load, merged, names
 from torusrun.training.recipe.fitting import Fitting, word
 from torusrun.training.recipe.names import is_own

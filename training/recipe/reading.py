@@ -12,14 +12,9 @@ from torusrun.training.recipe.key import Constraint, Limits, Pattern
 
 T = TypeVar("T")
 WORDS: dict[Any, str] = {
-    int: "an integer",
-    bool: "a boolean",
-    float: "a number",
-    str: "a string",
-    Path: "a path",
-    tuple[int, ...]: "a list of integers",
-    str | None: "a string or null",
-}
+    int: "an integer", bool: "a boolean", float: "a number", str: "a string", Path: "a path",
+    tuple[int, ...]: "a list of integers", str | None: "a string or null",
+}  # fmt: skip
 
 
 class ConfigError(ValueError):

@@ -8,15 +8,59 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from torusrun.training.recipe.key import Limits, Pattern, key
+from torusrun.training.recipe.key import Items, Limits, Pattern, key, needed
 from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDULES, RecipeName, is_own
-from torusrun.training.recipe.phases import MARGINS, PIXELS, RATE, PhaseKeys, Ratio, Share
+
+EPOCHS = Limits(above=0, at_most=1e6)
+RATE = Limits(at_least=0, at_most=1e9)
+PIXELS = Limits(at_least=1, at_most=4096)
+STAYS = "; default: as before, at first as in"
+
+Share = Annotated[float, Limits(above=0, at_most=1.0)]
+Ratio = Annotated[float, Limits(above=0, at_most=100.0)]
+Rates = Annotated[tuple[Annotated[float, RATE], ...], Items(1, 2)]
+
+
+@dataclass(frozen=True)
+class PhaseKeys:
+    """A part of the run, from the end of the phase before to `until`."""
+
+    until: Annotated[float, EPOCHS] = needed("end of the phase; the last phase ends at train.epochs", unit="epochs")
+    lr: Rates | None = key(
+        None, "learning rate: one number, or [from, to]; all phases have it, or none, and train.schedule sets the rate"
+    )
+    power: Annotated[float, Limits(above=0, at_most=100)] = key(
+        1.0, "the rate is to + (from - to) * (1 - x)^power; x goes from 0 at the start of the phase to 1 at `reach`"
+    )
+    reach: Annotated[float, EPOCHS] | None = key(
+        None, "epoch at which the second rate would be reached; default: `until`", unit="epochs"
+    )
+    batch: Annotated[int, Limits(at_least=1, at_most=10**9)] | None = key(
+        None, f"samples per step, over all ranks{STAYS} train.batch"
+    )
+    size: Annotated[int, PIXELS] | None = key(None, f"side of training images{STAYS} train.data", unit="pixels")
+    test_size: Annotated[int, PIXELS] | None = key(None, f"side of test images{STAYS} train.data", unit="pixels")
+    rectangular: bool | None = key(None, f"test images keep their aspect ratio{STAYS} train.data")
+    area: tuple[Share, Share] | None = key(
+        None, f"least and largest share of an image that a random crop takes{STAYS} train.data"
+    )
+    augment: bool | None = key(None, f"whether training images are changed at random{STAYS} train.data")
+    weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, f"L2{STAYS} train.optimizer")
+    nodes: Annotated[int, Limits(at_least=1, at_most=100_000)] | None = key(
+        None, f"nodes of the attempt that trains this phase{STAYS} the run"
+    )
+    collapse: bool = key(
+        False,
+        "a branch: at its end its weights become a member of the ensemble, and model and optimizer are "
+        "reset to their state at its start",
+    )
+
 
 Option = str | int | float | bool | tuple[int | float, ...]
 Options = dict[Annotated[str, Pattern("the name of an argument", r"[A-Za-z_][A-Za-z0-9_]{0,63}")], Option]
 STEPS = Limits(at_least=1, at_most=10**9)
 WEIGHTS = Pattern("the absolute path of a .safetensors file", r"[/~$].{0,4000}\.safetensors")
-AREA, ASPECT, MARGIN = (0.08, 1.0), (3 / 4, 4 / 3), 1.14
+AREA, ASPECT, MARGIN, LOSS_SCALE = (0.08, 1.0), (3 / 4, 4 / 3), 1.14, 65536.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +85,7 @@ class DataKeys:
     options: Options = key({}, "arguments of its builder")
     size: Annotated[int, PIXELS] | None = key(None, "side of a training image; default: the data set's", unit="pixels")
     test_size: Annotated[int, PIXELS] | None = key(None, "side of a test image; default: `size`", unit="pixels")
-    test_margin: Annotated[float, MARGINS] = key(
+    test_margin: Annotated[float, Limits(at_least=1, at_most=10)] = key(
         MARGIN,
         "short side of a test image, divided by the side of its tested middle; 1.1429 for 224 of 256 pixels",
         source="fast.ai 2018, verified",
@@ -75,8 +119,6 @@ class LarsKeys:
         "the ratio scales the gradient, not the velocity; false: together with lr_in_momentum false, TensorFlow 1.14's",
         source="tf.contrib.opt.LARSOptimizer in TensorFlow's wheels 1.14.0 (false) and 1.15.0 (true), verified",
     )
-    clip: bool = key(False, "limit each tensor's own rate to the learning rate (apex's LARC)")
-    nesterov: bool = key(False, "look ahead along the velocity")
     ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(
         None,
         "the weight decay in the ratio's denominator; left out: train.optimizer.weight_decay",
@@ -103,10 +145,9 @@ class OptimizerKeys:
         1e-4, "L2, not on batch norm and biases", source="Goyal et al. 2017, section 5.3"
     )
     decay_vectors: bool = key(False, "weight decay on batch norm and biases too")
-    nesterov: bool = key(False, "look ahead along the velocity; LARS has lars.nesterov")
+    nesterov: bool = key(False, "look ahead along the velocity, with the optimizer sgd")
     lr_in_momentum: bool = key(
-        False,
-        "the learning rate scales the gradient, not the velocity; LARS has lars.lr_in_momentum",
+        False, "the learning rate scales the gradient, not the velocity; LARS has lars.lr_in_momentum"
     )
     momentum_correction: bool = key(
         False,
@@ -125,7 +166,6 @@ class ScheduleKeys:
     warmup_epochs: Annotated[float, Limits(at_least=0, at_most=1e6)] = key(
         1.0, "linear warm-up", unit="epochs", source="Goyal et al. 2017, section 2.2"
     )
-    warmup_from: Annotated[float, RATE] = key(0.0, "learning rate at which the warm-up begins")
     end_lr: Annotated[float, RATE] = key(0.0, "learning rate at the end of the decay")
     options: Options = key({}, "arguments of its builder")
 
@@ -153,23 +193,16 @@ class SyncKeys:
 
     all_reduce: Literal["torus", "flat", "hierarchical", "hybrid", "ddp"] = key(
         "torus",
-        "the all-reduce: torus (over the grid), flat, hierarchical, hybrid (short buckets hierarchical, long ones "
+        "the all-reduce: torus (over the grid), flat, hierarchical, hybrid (buckets below 1 MiB hierarchical, others "
         "flat), or ddp (torch's own DistributedDataParallel)",
         short=True,
     )
-    hybrid_bytes: Annotated[int, Limits(at_least=0, at_most=2**40)] = key(
-        1024 * 1024, "buckets below this size are reduced hierarchically by the hybrid all-reduce", unit="bytes"
-    )
-    buckets: Literal["auto", "exact", "fujitsu", "equal", "ddp", "one"] = key(
+    buckets: Literal["auto", "exact", "fujitsu", "ddp", "one"] = key(
         "auto",
-        "which gradients are reduced together during backward: exact (the best plan by measured times), fujitsu, equal "
-        "(in bytes), ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU, one on a CPU",
+        "which gradients are reduced together during backward: exact (the best plan by measured times), fujitsu, "
+        "ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU, one on a CPU",
     )
-    count: Annotated[int, Limits(at_least=1, at_most=10_000)] = key(4, "number of buckets, for equal")
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients are sent")
-    missing: Literal["error", "zero"] = key(
-        "error", "a parameter without a gradient in a step: error ends the training, zero makes its gradient zero"
-    )
 
 
 @dataclass(frozen=True)
@@ -190,18 +223,6 @@ class NormKeys:
         1,
         "number of consecutive ranks that normalize with the common statistics of their batches",
         source="Ying et al. 2018, arXiv 1811.06992",
-    )
-
-
-@dataclass(frozen=True)
-class LossScaleKeys:
-    """By what fp16 multiplies the loss, so that small gradients survive."""
-
-    start: Annotated[float, Limits(at_least=1, at_most=2.0**60)] = key(
-        65536.0, "of the first step, rounded to a power of two", source="torch.amp.GradScaler, verified"
-    )
-    growth_every: Annotated[int, STEPS] = key(
-        2000, "it doubles after this many steps without overflow", unit="steps", source="torch.amp.GradScaler, verified"
     )
 
 
@@ -247,7 +268,11 @@ class Train:
         "type of matrix products and convolutions; weights stay in fp32; tf32 is fp32 on a CPU, and fp16 waits for the "
         "device once a step",
     )
-    loss_scale: LossScaleKeys = key(LossScaleKeys(), "the factor by which fp16 multiplies the loss")
+    loss_scale: Annotated[float, Limits(at_least=1, at_most=2.0**60)] = key(
+        LOSS_SCALE,
+        "the first factor of the loss in fp16, by which small gradients survive; rounded to a power of two",
+        source="torch.amp.GradScaler, verified",
+    )
     compile: bool = key(
         False,
         "torch.compile the network, in its first steps (about a minute, at first), and on a GPU replay the steps of "

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 PREFIX = ":::MLLOG "
 

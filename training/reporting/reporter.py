@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 import time
@@ -15,10 +16,11 @@ import torch.distributed as dist
 from torusrun.training.checkpoint.manifest import Checkpoint
 from torusrun.training.checkpoint.store import Order
 from torusrun.training.collectives import device as devices
-from torusrun.training.config import Config
+from torusrun.training.config import Config, Ranks
 from torusrun.training.evaluation import Evaluation
+from torusrun.training.files.trusted import put
 from torusrun.training.learner import Learner
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.meeting.agree import agreed
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import ConfigError
@@ -120,19 +122,11 @@ class Reporter:
         optimizer = asdict(self._config.train.optimizer)
         learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
-            events.START,
-            resumed_from=resumed_from,
-            world=self._ranks.world,
-            grid=list(self._config.grid),
-            device=device.type,
-            backend=devices.backend(device),
-            params=learner.parameters,
-            total_steps=self._total_steps,
-            total_samples=learner.course.total_samples,
-            torch=torch.__version__.split("+")[0],
-            python=platform.python_version(),
-            **devices.libraries(device),
-        )
+            events.START, resumed_from=resumed_from, world=self._ranks.world, grid=list(self._config.grid),
+            device=device.type, backend=devices.backend(device), params=learner.parameters,
+            total_steps=self._total_steps, total_samples=learner.course.total_samples,
+            torch=torch.__version__.split("+")[0], python=platform.python_version(), **devices.libraries(device),
+        )  # fmt: skip
 
     def stepping(self) -> None:
         """Report that the next step begins. The first steps of a phase may take much longer than the others."""
@@ -153,15 +147,11 @@ class Reporter:
     def step(self, meter: Meter) -> None:
         learner = self._learner
         self._write(
-            events.STEP,
-            total_steps=self._total_steps,
-            total_samples=learner.course.total_samples,
-            epoch=round(learner.epochs, 4),
-            loss=round(learner.mean_loss, 5),
-            lr=round(learner.last_rate, 6),
+            events.STEP, total_steps=self._total_steps, total_samples=learner.course.total_samples,
+            epoch=round(learner.epochs, 4), loss=round(learner.mean_loss, 5), lr=round(learner.last_rate, 6),
             images_per_s=meter.recent_images_per_s(),
             **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
-        )
+        )  # fmt: skip
 
     def epochs(self) -> None:
         """Report the epochs that ended during the newest steps, if any."""
@@ -228,3 +218,28 @@ class Reporter:
         if event != events.STEP:
             self._learner.trace.flush()
         self._metrics.write(event, step=progress.steps, samples=progress.samples, **values)
+
+
+DONE_SCHEMA = 1
+
+
+def record_done(config: Config, ranks: Ranks, device: torch.device, progress: Progress) -> bool:
+    """Rank 0 writes `config.done` at the end of the training; False on every rank if it could not.
+
+    All ranks must call it together. An attempt without this file does not count as complete.
+    """
+    return agreed(_write_done(config, progress) if ranks.rank == 0 else True, device)
+
+
+def _write_done(config: Config, progress: Progress) -> bool:
+    steps, samples = progress.steps, progress.samples
+    content = {
+        "schema": DONE_SCHEMA, "attempt": config.attempt, "step": steps, "total_steps": steps, "samples": samples,
+    }  # fmt: skip
+    try:
+        put(config.done, json.dumps(content).encode(), mode=0o644)
+    except OSError as error:
+        where = f"all {steps} steps are done, but {config.done} could not be written: {error.strerror}"
+        warn(f"training: {where}; free space there and resume the run")
+        return False
+    return True

@@ -20,9 +20,9 @@ from torusrun.training.checkpoint.manifest import STATE, name_of
 from torusrun.training.checkpoint.saver import Saver
 from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.checkpoint.writer import Writer, Written
+from torusrun.training.config import too_few
 from torusrun.training.files import lock
 from torusrun.training.meeting.agree import agreed_numbers
-from torusrun.training.meeting.ranks import too_few
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
 from torusrun.training.reporting import events

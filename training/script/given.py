@@ -68,13 +68,11 @@ class HeartbeatFile:
         self._path, self._due_s = path, 0.0
 
     def step(self, number: int) -> None:
-        """So many steps are done."""
         if (now_s := time.monotonic()) >= self._due_s:
             self._due_s = now_s + AGAIN_S
             self._write(str(number))
 
     def begins(self, activity: str) -> None:
-        """Something begins that may take longer than steps."""
         self._due_s = 0.0
         self._write(activity)
 

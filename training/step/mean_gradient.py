@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from torusrun.training.config import Config
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.config import Config, Ranks
 from torusrun.training.parts import Parts
 from torusrun.training.recipe import names
 from torusrun.training.recipe.protocols import Optimizer, complete
 from torusrun.training.recipe.train import Train
+from torusrun.training.reporting.output import warn
 from torusrun.training.step.backward import Backward
-from torusrun.training.step.replayed import Replayed
 from torusrun.training.sync import synchronization
 from torusrun.training.sync.gradients import Gradients
 from torusrun.training.sync.synchronization import Synchronization
@@ -153,3 +152,66 @@ class Waiting:
         """The seconds of waiting since the last call."""
         spent_s, self._spent_s = self._spent_s, 0.0
         return spent_s
+
+
+EAGER_STEPS = 3  # of each shape, before its capture: they compile, and choose algorithms
+MOST_SHAPES = 8
+COPIES = 2  # of a step's memory: a graph keeps its own, and other work takes place beside it
+
+
+class _Graph(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    inputs: Tensor
+    labels: Tensor
+
+
+class Replayed:
+    """`act(inputs, labels)`, which returns nothing and changes tensors in place, as a CUDA graph for each shape.
+
+    So the host launches once a step, not a thousand times: with few images on each card the launches take longer than
+    the work. A graph has fixed shapes and addresses. It replays what the device did and nothing that Python did, so
+    only built-in networks are replayed.
+    """
+
+    def __init__(self, act: Callable[[Tensor, Tensor], None]) -> None:
+        self._act = act
+        self._eager: dict[object, int] = {}
+        self._graphs: dict[object, _Graph] = {}
+        self._possible = True
+
+    def replay(self, inputs: Tensor, labels: Tensor) -> bool:
+        """Replay `act` on this batch; False if it has no graph, and nothing was done."""
+        shape = inputs.shape, labels.shape, labels.dtype
+        graph = self._graphs.get(shape) or self._captured(shape, inputs, labels)
+        if graph is None:
+            return False
+        graph.inputs.copy_(inputs)
+        graph.labels.copy_(labels)
+        graph.graph.replay()
+        return True
+
+    def end(self) -> None:
+        """Free the graphs: NCCL's communicators cannot end before them."""
+        self._graphs.clear()
+        self._possible = False
+
+    def _captured(self, shape: object, inputs: Tensor, labels: Tensor) -> _Graph | None:
+        self._eager[shape] = self._eager.get(shape, 0) + 1
+        if not self._possible or self._eager[shape] <= EAGER_STEPS or len(self._graphs) == MOST_SHAPES:
+            return None
+        if torch.cuda.max_memory_allocated() * COPIES > torch.cuda.mem_get_info()[1]:
+            self._impossible("the card's memory does not hold two steps")
+            return None
+        graph, held = torch.cuda.CUDAGraph(), (inputs.clone(), labels.clone())
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads copy checkpoints
+                self._act(*held)
+        except RuntimeError as error:
+            self._impossible(str(error).strip().partition("\n")[0])
+            return None
+        self._graphs[shape] = _Graph(graph, *held)
+        return self._graphs[shape]
+
+    def _impossible(self, why: str) -> None:
+        warn(f"training: steps are launched one kernel at a time, since they cannot be a CUDA graph: {why}")
+        self._possible = False

@@ -100,7 +100,7 @@ class MissingGradient(RuntimeError):
         super().__init__(
             f"rank {rank}: no gradient came for {first_of(names, SHOWN)}: the loss does not depend on "
             f"{'it' if len(names) == 1 else 'them'} in this step; set requires_grad to False in the model for what "
-            "never learns, or train.sync.missing to zero"
+            "never learns"
         )
 
 
@@ -123,14 +123,13 @@ class Gradients:
         statistics: Sequence[Tensor] | None = None,
         apart: AllReduce | None = None,
         rank: int = 0,
-        missing_is_zero: bool = False,
     ) -> None:
         named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self._names, self.parameters = list(named), list(named.values())
         if len({parameter.dtype for parameter in self.parameters}) != 1:
             raise ValueError("the trainable parameters must have one dtype, and there must be at least one")
         self.module, self.all_reduce, self._apart = module, all_reduce, apart
-        self._rank, self._missing_is_zero = rank, missing_is_zero
+        self._rank = rank
         self._extras = Extras(module, statistics)
         self.buckets: list[Bucket] = []
         self._views: list[Tensor] = []
@@ -186,11 +185,11 @@ class Gradients:
         """After backward: the parameters of one bucket after the other, as soon as their gradients are the ranks' mean.
 
         It must be taken to its end. Raises PeerLost if another rank is gone. Before it waits, it raises MissingGradient
-        if backward did not reach a parameter, unless its gradient is zero in that case.
+        if backward did not reach a parameter.
         """
         self._reducing = False
         missing = [name for number, name in enumerate(self._names) if number not in self._seen]
-        if missing and not self._missing_is_zero:
+        if missing:
             raise MissingGradient(missing, self._rank)
         for bucket in self.buckets:
             bucket.waiting_for.clear()

@@ -1,11 +1,16 @@
-"""The exact plan of buckets: from the ready times of the first steps and the cost of the all-reduce, both measured."""
+"""The exact plan of buckets: from the ready times of the first steps and the cost of the all-reduce, both measured.
+
+Rank 0 keeps it in the run's folder: a later attempt reads it, so that sums keep their order.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -15,11 +20,74 @@ import torch.distributed as dist
 
 from torusrun.training.collectives import device as devices
 from torusrun.training.collectives.interface import AllReduce
-from torusrun.training.sync import plan_file, plans
+from torusrun.training.files.trusted import put
+from torusrun.training.reporting.output import warn
+from torusrun.training.sync import plans
 from torusrun.training.sync.bucket import ReadyTimes
 from torusrun.training.sync.gradients import Gradients
-from torusrun.training.sync.plan_file import KeptPlan
 from torusrun.training.sync.plans import Layout
+
+SCHEMA = 1
+PLAN_FILE = "buckets.json"  # beside the metrics
+LARGEST_BYTES = 16_000_000
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A layout, and the step of the training after which it is used."""
+
+    after_step: int
+    layout: Layout
+
+
+def read_plan(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
+    """The plan in the file; None without a file.
+
+    None too, with a message on stderr, if the file is not readable or its plan is for others than `made_for`.
+    """
+    if not path.exists():
+        return None
+    try:
+        with open(path, "rb") as file:
+            document = json.loads(file.read(LARGEST_BYTES))
+        if document["schema"] != SCHEMA or document["made_for"] != made_for:
+            _say(f"{path} is the plan of another model, or for other ranks")
+            return None
+        after_step, order, counts = document["after_step"], document["order"], document["buckets"]
+        if not all(type(number) is int for number in (after_step, *order, *counts)):
+            raise TypeError
+        return KeptPlan(after_step, Layout(tuple(order), tuple(counts)))
+    except (OSError, ValueError, KeyError, TypeError):
+        _say(f"{path} does not hold a readable plan")
+        return None
+
+
+def write_plan(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
+    """Keep the plan, with the values `measured` for it. If the disk is full, training continues without the file."""
+    layout = plan.layout
+    kept = {"after_step": plan.after_step, "order": layout.order, "buckets": layout.counts}
+    try:
+        put(path, json.dumps({"schema": SCHEMA, "made_for": made_for, **kept, **measured}).encode(), 0o644)
+    except OSError as error:
+        why = f"the plan of buckets could not be written to {path}: {error.strerror or error}"
+        warn(f"training: {why}; a resumed attempt measures again, and its sums may have another order")
+
+
+def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> KeptPlan | None:
+    """Rank 0's `plan` on every rank; all must call it together. It travels as numbers: pickles would run code."""
+    sent = torch.full((2 + 2 * gradients,), -1, dtype=torch.int64, device=device)
+    if plan:
+        numbers = [plan.after_step, len(plan.layout.counts), *plan.layout.order, *plan.layout.counts]
+        sent[: len(numbers)] = torch.tensor(numbers, device=device)
+    dist.broadcast(sent, 0)
+    after_step, buckets, *numbers = sent.tolist()
+    if after_step < 0:
+        return None
+    return KeptPlan(after_step, Layout(tuple(numbers[:gradients]), tuple(numbers[gradients : gradients + buckets])))
+
+
+def _say(what: str) -> None:
+    warn(f"training: {what}; gradients are measured again")
 
 
 class MeasuredCost:
@@ -115,7 +183,7 @@ class Planner:
     def _begin(self, steps: int) -> None:
         """Use the plan of an earlier attempt, or measure the next steps."""
         self._first_step = steps
-        kept = plan_file.read(self._path, self._made_for) if self._rank == 0 else None
+        kept = read_plan(self._path, self._made_for) if self._rank == 0 else None
         self._plan = self._agreed(kept)
         if not self._plan:
             self._ready = self._gradients.watch = ReadyTimes(self._device)
@@ -131,13 +199,13 @@ class Planner:
         if self._rank == 0:
             sizes = [float(parameter.nbytes) for parameter in parameters]
             plan = KeptPlan(steps, best_layout(ready_s.tolist(), sizes, MeasuredCost(table)))
-            plan_file.write(self._path, plan, self._made_for, {"ready_s": ready_s.tolist(), "cost_s": table})
+            write_plan(self._path, plan, self._made_for, {"ready_s": ready_s.tolist(), "cost_s": table})
         agreed = self._agreed(plan)
         assert agreed, "rank 0 has a plan"
         return agreed
 
     def _agreed(self, plan: KeptPlan | None) -> KeptPlan | None:
-        return plan_file.agreed_plan(plan, len(self._gradients.parameters), self._device)
+        return agreed_plan(plan, len(self._gradients.parameters), self._device)
 
 
 def best_layout(ready_s: list[float], sizes_bytes: list[float], cost_s: plans.Cost) -> Layout:

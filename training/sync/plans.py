@@ -39,7 +39,7 @@ def expected_order(gradients: int) -> tuple[int, ...]:
     return tuple(range(gradients))[::-1]
 
 
-Shape = Literal["fujitsu", "equal", "ddp", "one"]
+Shape = Literal["fujitsu", "ddp", "one"]
 # 3 (k+1)^3 - 3 k^3 of ResNet-50's 161 (Fujitsu's MLPerf 0.6 submission, verified in its code)
 FUJITSU = (3, 21, 57, 80)
 DDP_CAPS_BYTES = (2**20, 25 * 2**20)  # torch's DistributedDataParallel, verified in its reducer
@@ -72,13 +72,13 @@ def capped_buckets(sizes_bytes: Sequence[float], *caps_bytes: float) -> tuple[in
     return tuple(buckets + [count] if count else buckets)
 
 
-def by_shape(name: Shape, sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
-    """The plan with this name; `count` is the number of buckets of `equal`."""
+def by_shape(name: Shape, sizes_bytes: Sequence[float]) -> tuple[int, ...]:
+    """The plan with this name."""
     if name == "one":
         return (len(sizes_bytes),)
     if name == "ddp":
         return capped_buckets(sizes_bytes, *DDP_CAPS_BYTES)
-    return equal_buckets(sizes_bytes, count) if name == "equal" else fujitsu_buckets(sizes_bytes)
+    return fujitsu_buckets(sizes_bytes)
 
 
 Cost = Callable[[float], float]

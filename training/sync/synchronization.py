@@ -14,13 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from torusrun.training.collectives import all_reduce
 from torusrun.training.collectives.interface import AllReduce
-from torusrun.training.config import Config
-from torusrun.training.meeting.ranks import Ranks
+from torusrun.training.config import Config, Ranks
 from torusrun.training.norm import travelling
-from torusrun.training.sync import plan_file, plans
+from torusrun.training.sync import plans
 from torusrun.training.sync.bucket import Bucket
 from torusrun.training.sync.gradients import Extras, Gradients, MissingGradient
-from torusrun.training.sync.planner import Planner
+from torusrun.training.sync.planner import PLAN_FILE, Planner
 from torusrun.training.sync.plans import Layout, expected_order
 
 # Extras carry the buffers. torch 2.13 renamed the option and warns about the old name.
@@ -35,20 +34,12 @@ class DDPGradients:
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        apart: AllReduce,
-        *,
-        statistics: Sequence[Tensor] | None = None,
-        rank: int = 0,
-        missing_is_zero: bool = False,
+        self, module: nn.Module, apart: AllReduce, *, statistics: Sequence[Tensor] | None = None, rank: int = 0
     ) -> None:
         self._named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-        self._ddp = DistributedDataParallel(
-            module, gradient_as_bucket_view=True, find_unused_parameters=missing_is_zero, **NO_BUFFERS
-        )
+        self._ddp = DistributedDataParallel(module, gradient_as_bucket_view=True, **NO_BUFFERS)
         self.module: nn.Module = self._ddp
-        self._rank, self._missing_is_zero = rank, missing_is_zero
+        self._rank = rank
         self._extras = Extras(module, statistics)
         self._bucket = Bucket((), self._extras.like, apart, torch.float32)
         self._extras.lay(self._bucket.others)
@@ -68,10 +59,8 @@ class DDPGradients:
 
     def arriving(self) -> Iterator[Sequence[Parameter]]:
         missing = [name for name, parameter in self._named.items() if parameter.grad is None]
-        if missing and not self._missing_is_zero:
+        if missing:
             raise MissingGradient(missing, self._rank)
-        for name in missing:
-            self._named[name].grad = torch.zeros_like(self._named[name])
         self._bucket.wait()
         self._extras.take()
         yield list(self._named.values())
@@ -88,26 +77,22 @@ Synchronization: TypeAlias = "Gradients | DDPGradients"
 
 def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:
     """All ranks must call it at the same time. The planner, if there is one, must be called before every step."""
-    keys, zero = config.train.sync, config.train.sync.missing == "zero"
+    keys = config.train.sync
     statistics = travelling(model, config.train.norm)
     if keys.all_reduce == "ddp":
-        from torusrun.training.sync.synchronization import DDPGradients
-
         flat = all_reduce.build("flat", config.grid)
-        return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank, missing_is_zero=zero), None
-    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire, keys.hybrid_bytes)
+        return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank), None
+    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
-    gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank, missing_is_zero=zero)
+    gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank)
     buckets = keys.buckets
     if buckets == "auto":
         overlaps = ranks.world > 1 and gradients.parameters[0].device.type == "cuda"
         buckets = "exact" if overlaps else "one"
     if buckets == "exact":
         made_for: dict[str, object] = {"grid": list(config.grid), "all_reduce": keys.all_reduce, "wire": keys.wire}
-        if keys.all_reduce == "hybrid":
-            made_for["hybrid_bytes"] = keys.hybrid_bytes
-        return gradients, Planner(gradients, config.metrics.with_name(plan_file.NAME), made_for, ranks.rank)
+        return gradients, Planner(gradients, config.metrics.with_name(PLAN_FILE), made_for, ranks.rank)
     order = expected_order(len(gradients.parameters))
     sizes = [gradients.parameters[number].nbytes for number in order]
-    gradients.lay_out(Layout(order, plans.by_shape(buckets, sizes, keys.count)))
+    gradients.lay_out(Layout(order, plans.by_shape(buckets, sizes)))
     return gradients, None

@@ -29,18 +29,14 @@ class Long:
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column: its title, its value in a row (None if there is none), and that value as text.
+    """A column of a table."""
 
-    A column without a title is not in the text; one without a key is not in JSON. If `right` is None, numbers are on
-    the right. On a narrow terminal the column with the lowest `left_out` is left out first; one without it never is.
-    """
-
-    title: str | None
-    value: Callable[[Row], Any]
+    title: str | None  # None: it is not in the text
+    value: Callable[[Row], Any]  # in a row; None if there is none
     show: Callable[[Any], str] = str
-    key: str = ""
-    right: bool | None = None
-    left_out: int | None = None
+    key: str = ""  # in JSON; '': it is not there
+    right: bool | None = None  # None: numbers are on the right
+    left_out: int | None = None  # on a narrow terminal the lowest is left out first; None: never
     style: Callable[[Row], str] = lambda row: ""
 
     def on_the_right(self, texts: Sequence[str]) -> bool:

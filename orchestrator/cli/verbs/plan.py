@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
-from torusrun.training.schedule.phases import Course, phases_of
+from torusrun.training.schedule import Course, phases_of
 
 WIDTH = 100  # of the text beside a name
 

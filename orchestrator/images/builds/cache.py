@@ -32,7 +32,7 @@ from torusrun.orchestrator.base.terminal.remarks import busy, warn
 from torusrun.orchestrator.base.typed import kept_record
 from torusrun.orchestrator.images.builds.running import holder, is_signed
 from torusrun.orchestrator.images.definitions.package_lock import LOCKED
-from torusrun.training.files.checksum import sha256_of
+from torusrun.training.files.trusted import sha256_of
 
 SCHEMA = 1
 KEY_DIGITS = 64

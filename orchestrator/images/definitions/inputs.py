@@ -19,7 +19,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.command import own_training
 from torusrun.orchestrator.images.definitions.image_keys import ImageFile
 from torusrun.orchestrator.keys.paths import expanded
-from torusrun.training.files.checksum import sha256_of
+from torusrun.training.files.trusted import sha256_of
 
 SCHEMA = 2
 BUILD_ONLY = "build-only"  # the folder beside a definition that is bound during the build

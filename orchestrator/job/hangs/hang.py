@@ -43,16 +43,12 @@ LEAST_WRITTEN_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Where:
-    """A rank's answer to a query: the state of its process as in proc(5), and its stack, innermost frame first.
+    """A rank's answer to a query."""
 
-    `state` is None if its wrapper did not answer, NOT_BEGUN if the rank left no record of its start. `disk` says that
-    one of its threads or of the processes that it started waits for a disk. `work` is what all of them have done.
-    """
-
-    state: str | None = None
-    stack: Sequence[str] = ()
-    disk: bool = False
-    work: Work | None = None
+    state: str | None = None  # of its process as in proc(5); None without an answer, NOT_BEGUN without a start
+    stack: Sequence[str] = ()  # innermost frame first
+    disk: bool = False  # whether one of its threads, or of the processes that it started, waits for a disk
+    work: Work | None = None  # what all of them have done
 
     @property
     def waits_for_others(self) -> bool:

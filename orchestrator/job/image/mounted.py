@@ -23,7 +23,8 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images.command import ContainerExec, start_instance, stop_instance
 from torusrun.orchestrator.job.image import node_folder
-from torusrun.training.files import lock, own_folder
+from torusrun.training.files import lock
+from torusrun.training.files.trusted import own_folder
 
 STARTING_S = 120.0
 STOPPING_S = 30.0
@@ -34,7 +35,7 @@ STARTED = b"1"  # in NAME.used while the instance runs
 @contextmanager
 def mounted(container: ContainerExec, inherited: Mapping[str, str]) -> Iterator[None]:
     """Join the instance of `container` on this node, as one of its ranks. Raises SiteError if it cannot start."""
-    folder = own_folder.own(tempfile.gettempdir())
+    folder = own_folder(tempfile.gettempdir())
     node_folder.make(folder, "container.mount")
     name = container.instance
     with contextlib.ExitStack() as held:

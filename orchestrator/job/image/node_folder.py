@@ -8,7 +8,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.training.files import own_folder
+from torusrun.training.files.trusted import make_own_folder, own_folder
 
 MEND = (
     "set '{key}' of the site to a folder that only the job uses, such as $TORUSRUN_SCRATCH if the "
@@ -27,7 +27,7 @@ def expanded(folder: str, key: str) -> str:
 
 def of_rank(folder: str, attempt: Attempt, rank: int) -> Path:
     """The folder for the files that a rank of a run writes beside its image, over all attempts. Raises SiteError."""
-    mine = own_folder.own(expanded(folder, WRITABLE))
+    mine = own_folder(expanded(folder, WRITABLE))
     make(mine, WRITABLE)
     place = mine / attempt.folder.parents[1].name / f"{rank:04d}"
     private.make(place)
@@ -39,7 +39,7 @@ def make(folder: Path, key: str = STAGE) -> None:
     mend = MEND.format(key=key)
     try:
         private.make(folder.parent)
-        wrong = own_folder.make(folder)
+        wrong = make_own_folder(folder)
     except OSError as error:
         raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}; {mend}") from None
     except SiteError as error:

@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Any
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.job.image import node_folder
-from torusrun.training.files import lock, own_folder
-from torusrun.training.files.checksum import of_stream, sha256_of
-from torusrun.training.files.trusted import unfinished
+from torusrun.training.files import lock
+from torusrun.training.files.trusted import of_stream, own_folder, sha256_of, unfinished
 from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def place(folder: str, sha256: str) -> Path:
 
 def below(folder: str, sha256: str) -> Path:
     """The path of an image's copy below a folder, which may still contain variables."""
-    return own_folder.own(folder) / f"{sha256[:16]}.sif"
+    return own_folder(folder) / f"{sha256[:16]}.sif"
 
 
 def sent(copy: Path, attempt: Path) -> Path:

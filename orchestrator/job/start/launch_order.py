@@ -27,22 +27,18 @@ class RankImage(ContainerExec):
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """What the ranks start. `numbers` are the launcher's variables with a rank's number and its number on its host.
-
-    `host_variable` has the scheduler's name of a rank's host. `hcas` are a node's adapters, and `beside` the cores
-    beside each local rank's GPU.
-    """
+    """What the ranks start."""
 
     run: str
     program: Program
-    numbers: tuple[str, str]
-    hcas: tuple[str, ...]
-    beside: tuple[tuple[int, ...], ...]
+    numbers: tuple[str, str]  # the launcher's variables with a rank's number and its number on its host
+    hcas: tuple[str, ...]  # a node's adapters
+    beside: tuple[tuple[int, ...], ...]  # the cores beside each local rank's GPU
     interface: str | None
     container: RankImage | None
     kill_after_s: float
     umask: int
-    host_variable: str = ""
+    host_variable: str = ""  # has the scheduler's name of a rank's host
     in_image: bool = False  # whether the launcher starts the wrapper itself in the image, by Pyxis
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime, Cost
 from torusrun.orchestrator.place.cost.phases import PhaseLinks
+from torusrun.training.collectives.chunks import HYBRID_BYTES
 from torusrun.training.recipe.train import SyncKeys
 
 TORUS = SyncKeys()
@@ -78,7 +79,7 @@ def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
     leaders = _hierarchical(layout, dims)
     if sync.all_reduce == "hierarchical":
         return leaders
-    return lambda size_bytes: (leaders if size_bytes < sync.hybrid_bytes else flat)(size_bytes)
+    return lambda size_bytes: (leaders if size_bytes < HYBRID_BYTES else flat)(size_bytes)
 
 
 def unchunked_s(cost: Cost, size_bytes: float) -> float:

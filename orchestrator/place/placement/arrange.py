@@ -29,19 +29,15 @@ MOST_POSITIONS = 2_000  # of all these orders together: the time of one is in pr
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Hosts in the order of the positions, the loads of their links, and two bounds in seconds per byte of gradient.
-
-    `grid_bound_s_per_byte` holds for every placement of this grid, `cut_bound_s_per_byte` for every all-reduce on these
-    hosts. `optimal`: no placement of this grid has a smaller largest load, or fewer hop-bytes with the same load.
-    """
+    """Hosts in an order, and two bounds in seconds per byte of gradient."""
 
     rings: Rings
-    hosts: tuple[str, ...]
+    hosts: tuple[str, ...]  # in the order of the positions
     spares: tuple[str, ...]
-    loads: Loads
-    grid_bound_s_per_byte: float
-    cut_bound_s_per_byte: float
-    optimal: bool
+    loads: Loads  # of their links
+    grid_bound_s_per_byte: float  # for every placement of this grid
+    cut_bound_s_per_byte: float  # for every all-reduce on these hosts
+    optimal: bool  # no placement of this grid has a smaller largest load, or fewer hop-bytes with the same load
 
     @property
     def over_bound(self) -> float:

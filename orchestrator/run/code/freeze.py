@@ -17,8 +17,7 @@ from torusrun.orchestrator.run.code import limits
 from torusrun.orchestrator.run.code.select import Entry, SelectedCode, select, unreadable, walk
 from torusrun.orchestrator.run.folder import checkout
 from torusrun.orchestrator.run.folder.checkout import Checkout
-from torusrun.training.files.checksum import sha256_of
-from torusrun.training.files.trusted import refuse_holes
+from torusrun.training.files.trusted import refuse_holes, sha256_of
 
 BLOCK_BYTES = 1 << 20
 WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH

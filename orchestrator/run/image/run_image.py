@@ -26,7 +26,7 @@ from torusrun.orchestrator.run.image.building import cache, caches
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.training.data.packed.named import packed_path
+from torusrun.training.data.named import packed_path
 
 
 class Unusable(UserError):

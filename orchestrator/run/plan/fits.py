@@ -27,7 +27,7 @@ from torusrun.training.recipe import fits as recipe
 from torusrun.training.recipe.names import SCHEDULES
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import named
+from torusrun.training.schedule import named
 
 NEVER_SECRET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 MOST_RANKS = 1_000_000  # more would make a plan take minutes

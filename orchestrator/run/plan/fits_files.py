@@ -15,8 +15,8 @@ from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.plan.named_files import NamedFile, is_missing, leaves, named_files, sees
-from torusrun.training.data.packed.named import Named, packed_path
-from torusrun.training.data.packed.sources import SOURCES
+from torusrun.training.data.named import Named, packed_path
+from torusrun.training.data.packed_file import SOURCES
 from torusrun.training.recipe.fits import OF_FILES
 from torusrun.training.recipe.near import did_you_mean
 

@@ -39,7 +39,7 @@ from torusrun.orchestrator.schedulers import topology
 from torusrun.orchestrator.schedulers.topology import ExpectedHosts, expected, on_one_switch
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import Train
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 PLACED = "hosts as placed"
 

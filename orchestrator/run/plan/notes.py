@@ -13,6 +13,6 @@ def notes(plan: Plan) -> list[str]:
     by_phases = any(phase.lr for phase in train.phases)
     if plan.run.command or by_phases or keys.name not in SCHEDULES.known or keys.warmup_epochs <= train.epochs:
         return []
-    last = keys.warmup_from + (peak - keys.warmup_from) * train.epochs / keys.warmup_epochs
+    last = peak * train.epochs / keys.warmup_epochs
     why = f"train.schedule.warmup_epochs is {keys.warmup_epochs:g}, and train.epochs is {train.epochs}"
     return [f"the run ends in its warm-up, at lr {last:g}: {why}"]

@@ -25,7 +25,7 @@ from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant
 from torusrun.training.recipe.train import ModelKeys, Train
-from torusrun.training.schedule.phases import Course
+from torusrun.training.schedule import Course
 
 GIVEN = "--images-per-s"
 AT_WHICH = f"it is unknown at which batch of a rank {GIVEN} was measured: RATE@BATCH says it"

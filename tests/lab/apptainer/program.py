@@ -13,11 +13,7 @@ from tests.lab.cluster.processes import LabError, run
 from . import archive, packages
 
 SUITE = "sid"
-NAMES = {
-    "apptainer": "apptainer",
-    "singularity": "apptainer",
-    "run-singularity": "run-singularity.apptainer",
-}
+NAMES = {"apptainer": "apptainer", "singularity": "apptainer", "run-singularity": "run-singularity.apptainer"}
 LINKS = {
     "usr/etc": "../etc",
     "usr/var": "../var",

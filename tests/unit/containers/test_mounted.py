@@ -12,7 +12,7 @@ from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job.image import mounted as mounts
 from torusrun.orchestrator.job.image import node_folder
 from torusrun.orchestrator.job.image.mounted import mounted
-from torusrun.training.files import own_folder
+from torusrun.training.files.trusted import own_folder
 
 RANKS = 8
 
@@ -51,7 +51,7 @@ def test_many_ranks_start_one_and_the_last_stops_it(container: ContainerExec, tm
 
 
 def test_what_killed_ranks_left_is_stopped_first(container: ContainerExec, tmp_path: Path) -> None:
-    folder = own_folder.own(str(tmp_path))
+    folder = own_folder(str(tmp_path))
     node_folder.make(folder)
     for name, content in (("torusrun-r-1", b"1"), ("torusrun-other", b"1"), ("torusrun-ended", b"")):
         (folder / f"{name}{mounts.USED}").write_bytes(content)

@@ -13,7 +13,7 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast import doubts
 from torusrun.orchestrator.forecast.device import Device, device
 from torusrun.orchestrator.forecast.interval import Doubt, Interval, around, middle, of_next
-from torusrun.orchestrator.forecast.step import expected_maximum, largest_ranks, step, stragglers
+from torusrun.orchestrator.forecast.step import expected_maximum, largest_ranks, ready_s, resnet50, step, stragglers
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -192,3 +192,12 @@ def test_links_that_were_measured_badly_are_as_doubtful_as_their_fit() -> None:
     described, exactly, badly = doubts.links_factor(), doubts.links_factor(0.01), doubts.links_factor(0.85)
     assert (described, exactly) == (Interval(1 / 1.5, 1.5), Interval(0.92, 1.14))
     assert badly == Interval(1 / 1.85, 1.85)
+
+
+def test_resnet50_has_the_tensors_of_the_paper() -> None:
+    layers = resnet50()
+    assert len(layers) == 161
+    assert sum(layer.parameters for layer in layers) == 25_557_032
+    assert layers[-1].parameters == 9_408, "conv1 is reached last"
+    ready = ready_s(layers, 1.0)
+    assert ready == sorted(ready) and ready[-1] == pytest.approx(1.0)

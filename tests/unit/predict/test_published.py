@@ -46,9 +46,7 @@ def test_the_errors_of_all_published_rows_are_as_recorded(rows: dict[str, Publis
     assert {name for name, row in rows.items() if row.role == "unpredicted"} == {"google-1024"}
 
 
-def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(
-    rows: dict[str, PublishedRun],
-) -> None:
+def test_every_row_out_of_5_percent_says_why_and_every_prediction_what_it_lacks(rows: dict[str, PublishedRun]) -> None:
     for row in rows.values():
         if row.role in ("off", "outside", "unpredicted"):
             assert row.why, row.name

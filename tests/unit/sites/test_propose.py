@@ -98,7 +98,7 @@ def test_pbs_takes_the_open_queue_that_is_the_servers_default(home: object) -> N
 
 
 def test_pbs_takes_the_routing_queue_where_users_may_use_nothing_else(home: object) -> None:
-    reached = Reached("pbs", pbs_cluster.describe(PBS_WITH_ROUTES, "alice"))
+    reached = Reached("pbs", pbs_cluster.describe(PBS_WITH_ROUTES))
     made, written = site(reached, choices())
     assert (made.queue, made.node.gpu_type, made.node.memory_bytes) == ("batch", "v100", 14 * 2**30)
     assert "#   exec_long    closed: only routing queues lead to it" in written

@@ -49,7 +49,6 @@ class Ahead:
         self._pending: Decoding | Future[Batch] | None = None
 
     def expect(self, samples: Samples) -> None:
-        """Begin to make the batch of these samples."""
         if self._pending is None or self._samples != samples:
             self.drop()
             self._samples, self._pending = samples, self._start(samples)
@@ -62,7 +61,6 @@ class Ahead:
         return pending.result()
 
     def drop(self) -> None:
-        """Drop the expected batch."""
         if self._pending is not None:
             self._pending.cancel()
         self._pending = None

@@ -20,9 +20,9 @@ from functools import partial
 
 import torch
 
-from torusrun.training.data.images import crops, decode, index
+from torusrun.training.data.images import decode, index
 from torusrun.training.data.images.ahead import Ahead, Batch, Decoding, Samples
-from torusrun.training.data.images.crops import Cut, Middle
+from torusrun.training.data.images.decode import Cut, Middle
 from torusrun.training.data.images.stored import SIDE, ImageSettings, Split, Stored
 from torusrun.training.data.normal import IMAGENET, Normal
 from torusrun.training.data.view import View
@@ -88,7 +88,6 @@ class Sizes:
         self._found: list[tuple[int, int]] = []
 
     def measured(self, threads: Executor) -> list[tuple[int, int]]:
-        """All sizes."""
         if not self._found:
             stored = self._stored
             kept = index.kept(KIND, stored.root, stored.stamps, lambda: _measured(stored, threads))
@@ -161,11 +160,9 @@ class Images:
             self._sizes.measured(self._threads)  # measured now, so that the first evaluation does not wait
 
     def prefetch(self, samples: Samples) -> None:
-        """Begin to decode these samples."""
         self._ahead.expect(samples)
 
     def read(self, samples: Samples) -> None:
-        """Read the files of these samples, by the threads that decode."""
         list(self._threads.map(self._train.read, [sample for _, sample in samples]))
 
     def train_batch(self, samples: Samples) -> Batch:
@@ -175,7 +172,7 @@ class Images:
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
         """The rank's contiguous part of the test images, in batches; the next batch is decoded while one is used."""
         decoding: deque[Decoding] = deque()
-        for cut in crops.of_rank(self._cuts(), rank, world):
+        for cut in decode.of_rank(self._cuts(), rank, world):
             decoding.append(self._start_test(cut))
             if len(decoding) > 1:
                 yield from decoding.popleft().good()
@@ -201,9 +198,9 @@ class Images:
         self, view: View, images: decode.Pixels, labels: decode.Pixels, at: int, epoch: int, sample: int
     ) -> None:
         for candidate in self._bad.candidates(sample):
-            draw = crops.draws(self._seed, epoch, sample)
+            draw = decode.draws(self._seed, epoch, sample)
             flip = draw() < 0.5
-            box_of = partial(crops.train_box, view=view, size=images.shape[-1], draw=draw)
+            box_of = partial(decode.train_box, view=view, size=images.shape[-1], draw=draw)
             try:
                 decode.train_pixels(self._train.read(candidate), box_of, flip, self._settings.draft, images[at])
             except decode.Corrupt as error:
@@ -225,7 +222,7 @@ class Images:
 
         def middle_of(width: int, height: int) -> Middle:
             self._sizes.check(sample, width, height)
-            return crops.middle(width, height, cut, size, margin)
+            return decode.middle(width, height, cut, size, margin)
 
         try:
             decode.test_pixels(self._test.read(sample), middle_of, images[at])
@@ -237,5 +234,5 @@ class Images:
     def _cuts(self) -> list[Cut]:
         if self._view.rectangular:
             sizes = self._sizes.measured(self._threads)
-            return crops.rectangles(sizes, self._test_size, self._settings.test_batch)
-        return crops.squares(self.test_samples, self._test_size, self._settings.test_batch)
+            return decode.rectangles(sizes, self._test_size, self._settings.test_batch)
+        return decode.squares(self.test_samples, self._test_size, self._settings.test_batch)

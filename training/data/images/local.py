@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import IO
 
 from torusrun.training.data.images.shards import Stamps
-from torusrun.training.files import lock, own_folder
-from torusrun.training.files.checksum import BLOCK_BYTES
-from torusrun.training.files.trusted import sync, unfinished
+from torusrun.training.files import lock
+from torusrun.training.files.trusted import BLOCK_BYTES, make_own_folder, own_folder, sync, unfinished
 from torusrun.training.recipe.reading import ConfigError
 
 KEY = "train.data.options.local"
@@ -67,8 +66,8 @@ def _place(folder: str) -> Path:
 def _own(folder: Path) -> Path:
     """This user's folder in a folder that others may write into. Raises ConfigError, OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    mine = own_folder.own(folder)
-    if wrong := own_folder.make(mine):
+    mine = own_folder(folder)
+    if wrong := make_own_folder(mine):
         raise ConfigError(
             f"{KEY}: {mine} on {socket.gethostname()}: {wrong}, so nothing is kept there; ask for it to be removed, or "
             "name another folder"

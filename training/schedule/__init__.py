@@ -1,1 +1,0 @@
-"""Hyper-parameters as pure functions of progress; no torch."""
