@@ -6,7 +6,6 @@ completed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
-from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.job import gather, in_job
@@ -39,7 +38,7 @@ from torusrun.orchestrator.run.bad_nodes import memory
 from torusrun.orchestrator.run.bad_nodes.bad_node import spared
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
-from torusrun.orchestrator.run.folder.events import Started, Unordered
+from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.records import End, is_done
@@ -218,10 +217,7 @@ class Supervisor:
             hosts = hosts[: self.plan.run.nodes]
         order = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if order.unordered:
-            reason = f"the hosts keep the scheduler's order: {order.unordered}"
-            print(f"torusrun: {reason}", file=sys.stderr, flush=True)
-            with contextlib.suppress(SiteError):  # a full disk
-                ledger.append(self.folder.ledger, Unordered(self.attempt.number, reason))
+            print(f"torusrun: the hosts keep the scheduler's order: {order.unordered}", file=sys.stderr, flush=True)
         self.plan = order.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)

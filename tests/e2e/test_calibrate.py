@@ -40,7 +40,7 @@ def test_a_command_is_measured_at_two_sizes_and_predicted(local: Local) -> None:
     found = json.loads(local.torusrun("predict", *words, "--json").stdout)
     assert [run["ranks"] for run in found["runs"]] == [2, 4] and found["steps"] == 60
     assert 0.09 < found["step_s"] < 0.4, "a machine with other work"
-    said = local.succeeds("submit", *words)
+    local.succeeds("submit", *words)
     assert "forecast " in local.torusrun("status", "last").stdout
     assert local.torusrun("watch", "last").returncode == 0
     assert "predicted at submit" in local.torusrun("show", "last").stdout

@@ -25,7 +25,6 @@ from torusrun.orchestrator.run.folder.events import (
     Submitted,
     Submitting,
     Unknown,
-    Unordered,
 )
 
 
@@ -160,7 +159,6 @@ EVENTS = st.one_of(
     st.builds(Submitted, NUMBERS, JOBS, st.text(), st.booleans(), **TIMES),
     st.builds(Refused, NUMBERS, st.text(), **TIMES),
     st.builds(Started, NUMBERS, JOBS, HOSTS, GRIDS, st.text(), **TIMES),
-    st.builds(Unordered, NUMBERS, st.text(), **TIMES),
     st.builds(CancelRequested, NUMBERS, **TIMES),
     st.builds(Ended, NUMBERS, st.sampled_from([state for state in State if state.over]), st.text(), **TIMES),
 )

@@ -77,15 +77,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
-    from torusrun.orchestrator.cli.api import plan, submit
     from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.plan import plan
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if args.dry_run:
-        return _show_there(args, planned) if planned.site.host else _dry_run(args)
+        return _show_there(args, planned) if planned.site.host else _dry_run(args, planned)
     for note in notes(planned) if not planned.site.host else ():  # else they are said there
         say(f"note: {note}")
+    from torusrun.orchestrator.cli.api import submit  # imported late: a dry run does without handles of runs
+
     try:
         submitted = submit(
             args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any,
@@ -178,15 +180,15 @@ def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
     return [*options, *remote_runs.awaited_on(of(planned.site), args.after, args.after_any)]
 
 
-def _dry_run(args: argparse.Namespace) -> int:
+def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
     import json
 
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.cli.api import dry_run
-    from torusrun.orchestrator.cli.dry_run import as_json, text
+    from torusrun.orchestrator.cli.dry_run import as_json, dry_run, text
+    from torusrun.orchestrator.run.state.awaited import to_wait_for
     from torusrun.orchestrator.schedulers import client
 
-    shown = dry_run(args.file, site=args.site, settings=args.settings, after=args.after, after_any=args.after_any)
+    shown = dry_run(planned, to_wait_for(planned.site.scheduler, args.after, args.after_any))
     answer = client.of(shown.plan.site).ask(shown.script, shown.request) if args.ask else None
     if args.json:
         print(json.dumps(as_json(shown, answer), indent=1))

@@ -129,14 +129,6 @@ class Started(Event):
 
 
 @dataclass(frozen=True)
-class Unordered(Event):
-    """The hosts keep the scheduler's order, because the order by the network is not available."""
-
-    kind = "unordered"
-    reason: str
-
-
-@dataclass(frozen=True)
 class LeftOut(Event):
     """The preflight found these hosts bad, and the attempt continues without them."""
 
