@@ -7,8 +7,10 @@ import pytest
 
 from tests.unit import far as far_side
 from tests.unit.far import HERE
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.remote import call
 from torusrun.orchestrator.remote.host import LoginHost
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 Argv = Callable[[str], list[str]]
 
@@ -19,6 +21,12 @@ def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    """A run that is done, with its records, metrics and logs."""
+    return make(write_specs(home), DONE)
 
 
 def leads(monkeypatch: pytest.MonkeyPatch, argv: Argv) -> None:

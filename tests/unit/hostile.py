@@ -33,11 +33,7 @@ TEXT = st.one_of(
     st.sampled_from(PLAIN),
     st.text(max_size=20),
 )
-NAMES = (
-    st.sampled_from(["A", "b_1", "PATH", "LC_ALL", "LD_PRELOAD", "HOME", "code"])
-    | st.sampled_from(["UID", "TORUSRUN_X"])
-    | TEXT
-)
+NAMES = st.sampled_from(["A", "b_1", "PATH", "LC_ALL", "LD_PRELOAD", "HOME", "code", "UID", "TORUSRUN_X"]) | TEXT
 
 
 @dataclasses.dataclass(frozen=True)

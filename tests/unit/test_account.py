@@ -45,13 +45,9 @@ def used(events: list[Event], rows: list[dict[str, Any]], now_s: float = NOW_S) 
 
 
 ONE = [
-    row(1, 130.0, "start", 0),
-    row(1, 140.0, "step", 1),
-    row(1, 150.0, "step", 10),
-    row(1, 153.0, "checkpoint", 10, seconds=3.0),
-    row(1, 163.0, "step", 20),
-    row(1, 167.0, "eval", 20),
-]
+    row(1, 130.0, "start", 0), row(1, 140.0, "step", 1), row(1, 150.0, "step", 10),
+    row(1, 153.0, "checkpoint", 10, seconds=3.0), row(1, 163.0, "step", 20), row(1, 167.0, "eval", 20),
+]  # fmt: skip
 
 
 def test_one_attempt_from_its_submission_to_its_end() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job import inbox, turns
@@ -48,7 +48,7 @@ ENDS = 'echo \'{"schema": 1, "state": "FAILED", "reason": "rank 2 failed", "cert
 @pytest.fixture
 def held(home: Path) -> RunFolder:
     """The folder of a run that holds an allocation, whose ranks have started."""
-    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    run = make(write_specs(home), DONE)
     run.attempt(1).end.unlink()
     run.ledger.write_text("".join(run.ledger.read_text().splitlines(keepends=True)[:-1]))
     allocation.make(run, 60.0)
@@ -230,13 +230,10 @@ def test_only_what_fits_is_let_in(nodes: int, ranks: int, held_nodes: int, held_
     assert bool(misfits(asked, kept)) == (nodes > held_nodes or ranks > held_ranks)
 
 
-def test_a_run_of_another_site_is_refused_with_what_differs() -> None:
+def test_a_run_of_another_site_is_refused_unless_what_differs_changes_nothing_in_a_job_that_has_begun() -> None:
     made = PLAN_OF["run"]
     other = replace(made, site=replace(made.site, launcher="mpirun", poll_interval_s=3.0))
     assert misfits(other, made) == ["its site differs from the run's site in launcher"]
-
-
-def test_what_changes_nothing_in_a_job_that_has_begun_may_differ() -> None:
     made = PLAN_OF["run"]
     free = {"attempts": 20, "preflight": PreflightSettings(enabled=False), "step_us": {"resnet50": 1.0}}
     assert not misfits(replace(made, site=replace(made.site, **free)), made)
@@ -346,9 +343,8 @@ def test_a_client_that_was_killed_before_its_request_leaves_an_attempt_to_resume
 
 
 def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
-    KeeperState(os.getpid(), "here", time.time() + 60, 60, time.time(), "first", ("second", "third")).write(
-        held.attempt(1)
-    )
+    now_s = time.time()
+    KeeperState(os.getpid(), "here", now_s + 60, 60, now_s, "first", ("second", "third")).write(held.attempt(1))
     third = in_hold(read_record(in_it(held, "third")), RUNNING)
     assert third and third.reason == f"waits in {held.run_id} for first, second"
     said = told_by_keeper(read_record(held), RUNNING).reason

@@ -188,16 +188,8 @@ def test_a_job_that_is_looked_for_by_its_name_is_not_waited_for(folder: Path) ->
         answers.named(brief(folder, 0.0), "token", HOUR_S)
 
 
-DAMAGE = [
-    b"",
-    b"{",
-    b"[]",
-    b'{"asked_s": "x"}',
-    b'{"jobs": {"1": 1}}',
-    b'{"starts": {"1": [1]}}',
-    b"\xff",
-    b"[" * 10**5,
-]
+DAMAGE = [b"", b"{", b"[]", b"[" * 10**5, b"\xff"]
+DAMAGE += [b'{"asked_s": "x"}', b'{"jobs": {"1": 1}}', b'{"starts": {"1": [1]}}']
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

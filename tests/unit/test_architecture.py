@@ -14,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.schedulers import launchers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,13 +188,10 @@ def starts_python(tree: list[ast.AST]) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def test_a_python_is_started_by_the_gateway_alone() -> None:
+def test_a_python_is_started_by_the_gateway_alone_and_no_program_is_looked_for_in_the_working_directory() -> None:
     """What else starts one finds modules in the working directory."""
     wrong = [f"{path}: {found}" for path in FILES if path.name != "process.py" for found in starts_python(nodes(path))]
     assert not wrong, f"{wrong}: let process.module, program or script make it"
-
-
-def test_programs_are_looked_for_without_the_working_directory() -> None:
     wrong = [path for path in FILES if "shutil.which" in path.read_text() and path.name != "environment.py"]
     assert not wrong, f"{wrong}: ask environment.which"
 
@@ -205,12 +200,9 @@ def test_every_package_is_on_the_list() -> None:
     assert {package(p) for p in FILES} == set(PACKAGES), "list it in PACKAGES and docs/architecture.md"
 
 
-def test_training_knows_nothing_of_the_orchestrator() -> None:
+def test_training_knows_nothing_of_the_orchestrator_which_never_imports_torch() -> None:
     files = [path for path in (ROOT / "training").rglob("*.py") if "entry" not in path.parts]
     assert not [path for path in files if any(m.startswith("torusrun.orchestrator") for m in imports(path))]
-
-
-def test_the_orchestrator_never_imports_torch() -> None:
     files = (ROOT / "orchestrator").rglob("*.py")
     assert not [path for path in files if {m.split(".")[0] for m in imports(path)} & {"torch", "numpy"}]
 
@@ -258,7 +250,7 @@ def test_a_plain_dry_run_executes_no_room(home: Path) -> None:
 
 
 def test_watch_is_drawn_by_rich_on_a_terminal_alone(home: Path) -> None:
-    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    run = make(write_specs(home), DONE)
     loaded = modules_after("watch", run.run_id)
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
     keeper, there = pty.openpty()
@@ -294,12 +286,9 @@ def test_every_path_that_a_docstring_or_comment_names_exists() -> None:
 
 def test_ours_are_imported_below_torusrun_alone() -> None:
     """`training` and `orchestrator` are names of users' own folders."""
-    ours = [
-        *FILES,
-        *(ROOT / "training").rglob("*.py"),
-        *(ROOT / "tests").rglob("*.py"),
-        *(ROOT / "examples").rglob("*.py"),
-    ]
+    ours = [*FILES]
+    for folder in ("training", "tests", "examples"):
+        ours += (ROOT / folder).rglob("*.py")
     wrong = [path for path in ours if any(name.startswith(("orchestrator.", "training.")) for name in imports(path))]
     assert not wrong, f"{wrong}: import torusrun.orchestrator or torusrun.training"
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.attempts import cancel
@@ -48,14 +49,13 @@ class Cluster(SlurmPrograms):
 
 
 @pytest.fixture
-def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(home: Path, monkeypatch: Patch) -> Cluster:
     return Cluster(home, monkeypatch, "time: 1h\ntrain: {}")
 
 
-def status(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+def status(capsys: Capsys) -> dict[str, object]:
     capsys.readouterr()
-    assert main(["status", "last", "--json"]) == 0
-    view: dict[str, object] = json.loads(capsys.readouterr().out)["runs"][0]
+    view: dict[str, object] = json.loads(prints(capsys, "status", "last", "--json"))["runs"][0]
     return view
 
 
@@ -68,9 +68,7 @@ def time_of(plan: Path) -> str:
     return str(json.loads(plan.read_text())["spec"]["time"])
 
 
-def test_a_refused_resume_changes_nothing_and_hides_nothing(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_resume_changes_nothing_and_hides_nothing(cluster: Cluster, capsys: Capsys) -> None:
     run = cluster.failed_run()
     before = run.plan.read_bytes()
     cluster.refuses()
@@ -88,12 +86,10 @@ def test_a_refused_resume_changes_nothing_and_hides_nothing(
     assert (view["state"], view["attempt"]) == ("COMPLETED", 2)
 
 
-def test_submit_says_what_its_user_may_not_expect(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_says_what_its_user_may_not_expect(cluster: Cluster, capsys: Capsys) -> None:
     cluster.takes()
-    assert (
-        main(["submit", str(cluster.home / "run.yaml"), "--set", "train={epochs: 1, schedule: {warmup_epochs: 2}}"])
-        == 0
-    )
+    train = "train={epochs: 1, schedule: {warmup_epochs: 2}}"
+    assert main(["submit", str(cluster.home / "run.yaml"), "--set", train]) == 0
     assert "torusrun: note: the run ends in its warm-up, at lr 0.05" in capsys.readouterr().err
 
 
@@ -109,32 +105,28 @@ def test_another_time_limit_is_the_new_attempts_own_and_the_next_ones(cluster: C
     assert "--time=120" in run.attempt(3).script.read_text()
 
 
-def test_a_refused_submission_leaves_nothing(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_submission_leaves_nothing(cluster: Cluster, capsys: Capsys) -> None:
     cluster.refuses()
     assert main(["submit", str(cluster.home / "run.yaml")]) == 3
     assert not list((cluster.home / "runs").iterdir())
-    assert main(["status"]) == 0
-    assert "no runs yet" in capsys.readouterr().out
+    assert "no runs yet" in prints(capsys, "status")
 
 
-def test_an_answer_without_a_job_id_does_not_count_as_a_refusal(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_answer_without_a_job_id_does_not_count_as_a_refusal(cluster: Cluster, capsys: Capsys) -> None:
     """There may be a job, so the run stays, and is not submitted again unless its user knows better."""
     cluster.says_nothing()
     assert main(["submit", str(cluster.home / "run.yaml")]) == 3
     assert "did not print a job id" in capsys.readouterr().err
     view = status(capsys)
     assert view["state"] == "UNKNOWN" and "was cut off" in str(view["reason"])
-    assert main(["resume", "last"]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--force" in refuses(capsys, "resume", "last")
     cluster.takes()
     assert main(["resume", "last", "--force"]) == 0
     assert status(capsys)["attempt"] == 2
 
 
 def test_a_submission_without_an_answer_names_the_run_and_what_will_tell_of_it(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     cluster.falls_silent()
     assert main(["submit", str(cluster.home / "run.yaml")]) == 3
@@ -147,25 +139,22 @@ def test_a_submission_without_an_answer_names_the_run_and_what_will_tell_of_it(
 
 
 def test_a_job_that_was_just_submitted_is_not_resumed_though_the_scheduler_does_not_show_it(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     cluster.failed_run()
     assert main(["resume", "last"]) == 0
-    assert main(["resume", "last"]) == 2
-    assert "does not show it yet" in capsys.readouterr().err
+    assert "does not show it yet" in refuses(capsys, "resume", "last")
 
 
-def test_a_resume_needs_a_certain_end_or_force(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resume_needs_a_certain_end_or_force(cluster: Cluster, capsys: Capsys) -> None:
     run = cluster.failed_run()
     lock = claim.hold(run.attempt(1))
-    assert main(["resume", "last"]) == 2
-    assert "processes of its ranks are still at work" in capsys.readouterr().err
+    assert "processes of its ranks are still at work" in refuses(capsys, "resume", "last")
     os.close(lock)
     assert main(["resume", "last"]) == 0
     an_hour_passes(run)
     assert status(capsys)["state"] == "LOST", "an hour later its scheduler knows nothing of attempt 2"
-    assert main(["resume", "last"]) == 2
-    assert "it is not certain that its job is gone" in capsys.readouterr().err
+    assert "it is not certain that its job is gone" in refuses(capsys, "resume", "last")
     ledger.append(run.ledger, Started(2, job="2", hosts=("n1",)))
     lock = claim.hold(run.attempt(2))
     assert main(["resume", "last"]) == 2
@@ -174,15 +163,12 @@ def test_a_resume_needs_a_certain_end_or_force(cluster: Cluster, capsys: pytest.
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
-def test_a_forced_resume_cancels_the_older_job(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], state: str
-) -> None:
+def test_a_forced_resume_cancels_the_older_job(cluster: Cluster, capsys: Capsys, state: str) -> None:
     cluster.failed_run()
     assert main(["resume", "last"]) == 0
     cluster.program("squeue", f"echo '2|{state}|None|'")
     cluster.program("scancel", f'echo "$@" > "{cluster.home}/cancelled"; exit 1')
-    assert main(["resume", "last"]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--force" in refuses(capsys, "resume", "last")
     assert main(["resume", "last", "--force"]) == 0
     assert (cluster.home / "cancelled").read_text() == "2\n"
     assert status(capsys)["attempt"] == 3
@@ -196,20 +182,12 @@ def test_an_attempt_that_a_killed_client_left_half_made_is_made_again(cluster: C
     assert sorted(entry.name for entry in run.attempts.iterdir()) == ["1", "2"]
 
 
-def test_scripts_and_plans_are_their_users_alone(cluster: Cluster) -> None:
-    run = cluster.failed_run()
-    for path in (run.folder, run.attempts, run.attempt(1).folder, run.attempt(1).script, run.attempt(1).plan, run.plan):
-        assert path.stat().st_mode & 0o077 == 0, path
-
-
 def spec_of(plan: Path) -> dict[str, object]:
     kept = json.loads(plan.read_text())
     return {key: kept["spec"][key] for key in ("nodes", "grid", "time")}
 
 
-def test_nodes_grid_and_hosts_may_change_and_hold_for_later_attempts(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_grid_and_hosts_may_change_and_hold_for_later_attempts(cluster: Cluster, capsys: Capsys) -> None:
     run = cluster.failed_run()
     before = (run.plan.read_bytes(), run.attempt(1).plan.read_bytes())
     assert main(["resume", "last", "--nodes", "2", "--grid", "1x2", "--exclude", "n[1-2]"]) == 0
@@ -224,7 +202,7 @@ def test_nodes_grid_and_hosts_may_change_and_hold_for_later_attempts(
     assert "--exclude" not in scripts[0] and "--exclude=n1,n2\n" in scripts[1] and "--exclude=n1,n2,n4\n" in scripts[2]
 
 
-def test_a_change_that_does_not_fit_leaves_no_attempt(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_that_does_not_fit_leaves_no_attempt(cluster: Cluster, capsys: Capsys) -> None:
     run = cluster.failed_run()
     noted = run.ledger.read_bytes()
     assert main(["resume", "last", "--nodes", "3"]) == 2
@@ -236,9 +214,8 @@ def test_a_run_after_any_end_of_another_reaches_the_scheduler(cluster: Cluster) 
     cluster.takes()
     for _ in range(3):
         assert main(["submit", str(cluster.home / "run.yaml")]) == 0
-    first, second, third = sorted(
-        (cluster.home / "runs").iterdir(), key=lambda run: (run / "ledger.jsonl").stat().st_mtime_ns
-    )
+    runs = (cluster.home / "runs").iterdir()
+    first, second, third = sorted(runs, key=lambda run: (run / "ledger.jsonl").stat().st_mtime_ns)
     cluster.program("squeue", 'for job in 1 2 3; do echo "$job|PENDING|Priority|"; done')
     words = ["submit", str(cluster.home / "run.yaml"), "--after", first.name, "--after-any", second.name]
     assert main([*words, "--after-any", third.name]) == 0
@@ -248,9 +225,7 @@ def test_a_run_after_any_end_of_another_reaches_the_scheduler(cluster: Cluster) 
     assert submitting and (submitting.after, submitting.after_any) == ((str(first),), (str(second), str(third)))
 
 
-def test_a_run_that_has_ended_satisfies_after_any_at_once_and_never_after(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_has_ended_satisfies_after_any_at_once_and_never_after(cluster: Cluster, capsys: Capsys) -> None:
     failed = cluster.failed_run()
     assert main(["submit", str(cluster.home / "run.yaml"), "--after", failed.run_id]) == 2
     assert "can only wait for a run that has yet to end" in capsys.readouterr().err
@@ -260,7 +235,7 @@ def test_a_run_that_has_ended_satisfies_after_any_at_once_and_never_after(
 
 
 def test_many_runs_are_cancelled_by_one_question_and_one_command_for_those_that_can_end_together(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     """Run 5 is over. Of those at work, 3 ends by itself and 4 does not."""
     monkeypatch.setattr(cancel, "NOTICED_S", -1.0)
@@ -294,7 +269,7 @@ def test_many_runs_are_cancelled_by_one_question_and_one_command_for_those_that_
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_the_job_of_a_lost_run_is_cancelled_and_removed_by_force_alone(
-    answers: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    answers: bool, cluster: Cluster, monkeypatch: Patch
 ) -> None:
     """That the scheduler does not know its job is no proof that it is over, and ending such a job is an error of it."""
     cluster.takes()
@@ -324,9 +299,7 @@ def test_a_scheduler_that_does_not_cancel_is_quoted_although_ranks_are_at_work_e
     assert "Unable to contact slurm controller" in str(refused)
 
 
-def test_a_lost_run_counts_as_at_work_for_a_pattern_of_cancel_and_for_gc(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lost_run_counts_as_at_work_for_a_pattern_of_cancel_and_for_gc(cluster: Cluster, capsys: Capsys) -> None:
     cluster.takes()
     cluster.program("scancel", f'echo "$@" >> "{cluster.home}/ended"')
     assert main(["submit", str(cluster.home / "run.yaml")]) == 0
@@ -342,7 +315,7 @@ def test_a_lost_run_counts_as_at_work_for_a_pattern_of_cancel_and_for_gc(
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_the_id_of_a_submitted_run_is_a_remark_if_standard_output_is_full(
-    options: list[str], cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    options: list[str], cluster: Cluster, capsys: Capsys
 ) -> None:
     cluster.takes()
     with suppress(OSError), open("/dev/full", "w") as full, redirect_stdout(full):  # it cannot be closed, either
@@ -353,7 +326,7 @@ def test_the_id_of_a_submitted_run_is_a_remark_if_standard_output_is_full(
 
 
 def test_on_one_machine_a_lost_run_is_over_and_no_process_that_has_its_number_is_ended(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: Patch
 ) -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
         run = make(write_specs(home), End(State.COMPLETED, ""), job=f"{other.pid}.1")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, prints
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.cli.dry_run import dry_run
@@ -69,9 +70,7 @@ def test_nodes_that_do_not_fit_the_grid_are_reported(run_file: Path) -> None:
             plan(run_file)
 
 
-def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(
-    auto: Plan, run_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(auto: Plan, run_file: Path, capsys: Capsys) -> None:
     known = cluster(auto.site, HOSTS)
     assert known
     size_bytes, _ = gradient_of(auto)
@@ -83,8 +82,7 @@ def test_every_verb_and_the_job_take_the_best_grid_for_the_hosts(
     assert job.plan.chosen and job.plan.chosen.reason == (
         f"auto: {choice.reason}; for {size_bytes / 1e6:.3g} MB (the gradients of resnet-digits) on these 8 hosts"
     )
-    assert main(["plan", str(run_file), "--hosts", str(run_file.parent / "hosts"), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(prints(capsys, "plan", str(run_file), "--hosts", str(run_file.parent / "hosts"), "--json"))
     assert (tuple(shown["grid"]), shown["grid_reason"]) == (choice.dims, job.plan.chosen.reason)
     assert shown["spec"]["grid"] == "auto"
     assert main(["plan", str(run_file), "--hosts", str(run_file.parent / "hosts")]) == 0
@@ -105,7 +103,7 @@ def test_of_more_hosts_than_the_run_takes_the_best_are_used(auto: Plan) -> None:
     assert job.plan.grid.ranks == 16 and set(job.hosts) == {"g0005", "g0006", "g0007", "g0008"}, "a rack of their own"
 
 
-def test_before_the_hosts_are_known_whole_racks_are_assumed(auto: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_hosts_are_known_whole_racks_are_assumed(auto: Plan, capsys: Capsys) -> None:
     found = with_expected_grid(auto)
     racks = [f"g{number:04}" for number in range(1, 9)]
     assert found.grid == ordered(auto, racks).plan.grid
@@ -113,19 +111,15 @@ def test_before_the_hosts_are_known_whole_racks_are_assumed(auto: Plan, capsys: 
         "on 2 racks of 4 nodes, if the site has so many; the job chooses again for its hosts"
     )
     assert with_expected_grid(found) is found
-    assert main(["plan", f"{auto.folder.parents[1]}/run.yaml"]) == 0
-    assert found.chosen.reason in " ".join(capsys.readouterr().out.split())
+    assert found.chosen.reason in " ".join(prints(capsys, "plan", f"{auto.folder.parents[1]}/run.yaml").split())
 
 
-def test_without_a_topology_all_hosts_are_below_one_switch(auto: Plan) -> None:
+def test_without_a_topology_or_with_one_that_does_not_match_all_hosts_are_below_one_switch(auto: Plan) -> None:
     blind = replace(auto, site=replace(auto.site, topology=None))
     job = ordered(blind, HOSTS)
     assert list(job.hosts) == HOSTS and not job.unordered
     assert job.plan.chosen and "on hosts below one switch, since the site has no topology" in job.plan.chosen.reason
     assert with_expected_grid(blind).grid == job.plan.grid
-
-
-def test_without_a_topology_the_job_continues(auto: Plan) -> None:
     assert auto.site.topology
     strange = replace(auto.site.topology, pattern=r"n(?P<number>\d+)")
     job = ordered(replace(auto, site=replace(auto.site, topology=strange)), HOSTS)

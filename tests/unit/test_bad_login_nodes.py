@@ -11,9 +11,10 @@ import pytest
 from tests.unit.bad_node import FLOOD, MARK, OTHERS, READY, SILENCE, argv, asked
 from tests.unit.conftest import leads
 from tests.unit.far import HERE
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.test_remote import VIEW
 from tests.unit.test_remote_verbs import run_file  # noqa: F401
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import State
@@ -25,14 +26,13 @@ from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import HostRefused, LoginHost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.state.view import View
 
 DEFECT = "defect"
 Answers = dict[str, Any]
 
 
-def leads_to(monkeypatch: pytest.MonkeyPatch, answers: Answers, folder: Path) -> None:
+def leads_to(monkeypatch: Patch, answers: Answers, folder: Path) -> None:
     """Have each connection lead to a login node that answers so; its requests are in the folder."""
     program = argv(answers, folder)
     leads(monkeypatch, lambda command: program)
@@ -49,28 +49,21 @@ def run_at(address: str, name: str = "a-1") -> Known:
     return kept
 
 
-def test_one_bad_login_node_hides_no_run(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_bad_login_node_hides_no_run(home: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     """Each node is a process: one is silent, one works for ever, one floods, one sends noise, one other rows."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(status, "SILENCE_S", 3.0)
     monkeypatch.setattr(status, "LONGEST_S", 6.0)
     monkeypatch.setattr(call, "LARGEST_BYTES", 1 << 20)
     answers = {
-        "silent": SILENCE,
-        "floods": READY + "x" * (2 << 20),
-        "greets": FLOOD + "Welcome! ",
-        "trickles": FLOOD + MARK,
-        "noise": MARK + "what?\n",
-        "defect": DEFECT,
-        "other-rows": saying({"runs": [{"run": "x"}]}),
+        "silent": SILENCE, "floods": READY + "x" * (2 << 20), "greets": FLOOD + "Welcome! ", "trickles": FLOOD + MARK,
+        "noise": MARK + "what?\n", "defect": DEFECT, "other-rows": saying({"runs": [{"run": "x"}]}),
         "no-rows": saying([3]),
-    }
+    }  # fmt: skip
     programs = {name: argv({OTHERS: answer}, tmp_path / name) for name, answer in answers.items()}
     for name in answers:
         run_at(name, f"{name}-1")
-    here = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well")).run_id
+    here = make(write_specs(home), DONE).run_id
 
     def connected(host: LoginHost, command: str, **_: Any) -> list[str]:
         if answers[host.address] == DEFECT:
@@ -92,28 +85,20 @@ def test_one_bad_login_node_hides_no_run(
 @pytest.mark.parametrize(
     "change",
     [
-        {"state": "GONE"},
-        {"state": 3},
-        {"folder": None},
-        {"hosts": "n1"},
-        {"step": "x"},
-        {"loss": 1e400},
+        {"state": "GONE"}, {"state": 3}, {"folder": None}, {"hosts": "n1"}, {"step": "x"}, {"loss": 1e400},
         {"grid": [{}]},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_view_that_cannot_be_is_not_kept_and_not_read(
-    home: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, change: dict[str, Any], monkeypatch: Patch, capsys: Capsys
 ) -> None:
     leads_to(monkeypatch, {"status": saying({"runs": [{**VIEW, **change}]})}, home / "bad")
     kept = run_at("bad")
     assert main(["status"]) == 0
     said = capsys.readouterr()
-    assert (
-        remote_runs.runs() == [kept]
-        and "a-1" in said.out
-        and "bad: its answer is not what torusrun sends: " in said.err
-    )
+    assert remote_runs.runs() == [kept] and "a-1" in said.out
+    assert "bad: its answer is not what torusrun sends: " in said.err
     file = remote_runs.file_of("a-1")
     file.write_text(json.dumps({**json.loads(file.read_text()), "last": {**VIEW, **change}}))
     leads_to(monkeypatch, {"status": READY}, home / "bad")
@@ -134,7 +119,7 @@ def test_a_damaged_file_of_a_run_is_left_out(home: Path, change: dict[str, Any])
 
 
 def test_an_answer_that_never_comes_is_not_waited_for(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     (slow := tmp_path / "slow").write_text(f"#!/bin/sh\nprintf '{READY}'\nexec sleep 600\n".replace("\\n", "\n"))
     slow.chmod(0o755)
@@ -156,9 +141,7 @@ def test_an_answer_that_never_comes_is_not_waited_for(
         (MARK + json.dumps({"error": "no \x1b[2J"}) + "\n", r"no \\x1b\[2J"),
     ],
 )
-def test_an_answer_without_end_is_cut_off(
-    home: Path, answer: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_an_answer_without_end_is_cut_off(home: Path, answer: str, why: str, monkeypatch: Patch) -> None:  # fmt: skip
     monkeypatch.setattr(call, "LARGEST_BYTES", 1 << 20)
     monkeypatch.setattr(program, "MOST_PARTS", 1000)
     leads_to(monkeypatch, {OTHERS: answer}, home / "bad")
@@ -168,7 +151,7 @@ def test_an_answer_without_end_is_cut_off(
 
 @pytest.mark.parametrize("answer", [READY + "other", READY, (READY + "x", 77), (READY + "[]", 255)])
 def test_a_submission_that_is_answered_badly_is_not_forgotten(
-    run_file: Path, tmp_path: Path, answer: Any, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    run_file: Path, tmp_path: Path, answer: Any, monkeypatch: Patch  # noqa: F811
 ) -> None:  # fmt: skip
     monkeypatch.setattr(call, "PATIENCE_S", -1.0)
     leads_to(monkeypatch, {"submit": answer}, tmp_path / "bad")
@@ -205,7 +188,7 @@ FILE = {"name": "f", "kind": "file", "mode": 0o644, "size_bytes": 3, "sha256": "
     ],
 )
 def test_what_a_login_node_announces_badly_is_not_collected(
-    home: Path, answers: Answers, why: str, monkeypatch: pytest.MonkeyPatch
+    home: Path, answers: Answers, why: str, monkeypatch: Patch
 ) -> None:
     leads_to(monkeypatch, answers, home / "bad")
     with pytest.raises(SiteError, match=why):
@@ -214,7 +197,7 @@ def test_what_a_login_node_announces_badly_is_not_collected(
     assert asked(home / "bad")[-1]["do"] == "drop", "the copy over there is removed"
 
 
-def test_the_output_of_a_login_node_cannot_move_the_cursor(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_login_node_cannot_move_the_cursor(home: Path, monkeypatch: Patch) -> None:
     evil = "\x1b[2J\nCOMPLETED"
     row = {**VIEW, "state": "COMPLETED", "reason": evil, "job": evil, "hosts": [evil]}
     leads_to(monkeypatch, {"status": saying({"runs": [row, {**row, "run": "other-1"}]})}, home / "evil")
@@ -238,7 +221,7 @@ ENDS = "echo Traceback >&2; echo \"ModuleNotFoundError: No module named 'site'\"
     ],
 )
 def test_why_a_python_over_there_does_not_start_comes_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str | None, why: str
+    monkeypatch: Patch, tmp_path: Path, program: str | None, why: str
 ) -> None:
     python = tmp_path / "python"
     if program:
@@ -249,7 +232,7 @@ def test_why_a_python_over_there_does_not_start_comes_first(
         call.answer(replace(HERE, python=str(python)), {"do": "folder"}, str)
 
 
-def test_long_messages_of_ssh_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_messages_of_ssh_do_not_stop_it(monkeypatch: Patch) -> None:
     says = "head -c 200000 /dev/zero | tr '\\0' . >&2; echo last words >&2"
     leads(monkeypatch, lambda command: ["sh", "-c", f"{says}; printf '%s' \"$0\"; exit 3", READY + '"x"'])
     with pytest.raises(SiteError, match="last words"):
@@ -274,7 +257,7 @@ def test_what_a_verb_prints_over_there_cannot_control_a_terminal_here(on_termina
     assert ("\x1b" in text or "\x07" in text or "\x9b" in text or "\r" in text) != on_terminal
 
 
-def test_a_page_that_acts_is_not_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_acts_is_not_kept(home: Path, monkeypatch: Patch) -> None:
     leads_to(monkeypatch, {"report": READY + "<!doctype html><script>alert(1)</script>"}, home / "bad")
     run_at("bad")
     assert main(["report", "a-1", "-o", str(home / "page.html")]) == 3

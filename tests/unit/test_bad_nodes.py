@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.hangs import hang
 from torusrun.orchestrator.keys.site import BadNodeRules
@@ -46,27 +47,21 @@ def test_a_host_is_bad_from_its_second_end_on_and_forgiven_a_day_later() -> None
     assert bad(again, 20.5) == {}, "after it is forgiven it takes two ends again"
 
 
-def test_ends_that_are_far_apart_or_of_one_attempt_or_of_two_sites_do_not_add_up() -> None:
+def test_only_ends_of_one_host_and_site_that_are_close_add_up_and_a_certain_blame_is_enough() -> None:
     assert bad([lost("n1", "a", 25), lost("n1", "b", 0.5)]) == {}
     assert bad([lost("n1", "a", 3), lost("n1", "a", 2)]) == {}, "an attempt counts once, whoever records its end"
     assert bad([lost("n1", "a", 3), lost("n1", "a", 2, attempt=2)]) == {"n1": 2}
     assert bad([lost("n1", "a", 3), lost("n1", "b", 2, site="other")]) == {}
-
-
-def test_a_certain_blame_is_enough_and_forgiving_is_not_undone_by_the_same_end() -> None:
     certain = lost("n1", "a", 3, after=1)
     assert bad([certain]) == bad([lost("n1", "a", 4), certain]) == {"n1": 1}
     assert bad([certain, Forgiven("s", "n1", time_s=NOW_S - HOUR_S), lost("n1", "a", 0.5, after=1)]) == {}
     assert bad([certain, Forgiven("s", "n1", time_s=NOW_S - HOUR_S), lost("n1", "b", 0.5, after=1)]) == {"n1": 1}
 
 
-def test_names_with_and_without_a_domain_mean_one_host() -> None:
+def test_names_with_and_without_a_domain_mean_one_host_and_an_event_to_come_is_not_believed() -> None:
     assert bad([lost("n1", "a", 3), lost("n1.x.org", "b", 2)]) == {"n1.x.org": 2}
     assert bad([lost("n1.x.org", "a", 3), lost("n1.y.org", "b", 2)]) == {}
     assert bad([lost("n1", "a", 3, after=1), Forgiven("s", "n1.x.org", time_s=NOW_S)]) == {}
-
-
-def test_an_event_of_a_time_to_come_is_not_believed() -> None:
     assert bad([lost("n1", "a", -0.5, after=1)]) == {"n1": 1}, "the clocks of nodes differ a little"
     assert bad([lost("n1", "a", -10_000, after=1)]) == {}
 
@@ -122,7 +117,7 @@ def test_a_damaged_line_is_left_out(line: bytes) -> None:
     assert from_line(line) is None
 
 
-def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 20_000)
     rules = BadNodeRules()
     for number in range(120):
@@ -135,9 +130,7 @@ def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: pytest.Mo
     assert [node.host for node in memory.bad("./s.yaml")] == ["n119"], "a torn line takes no other with it"
 
 
-def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_rewritten(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_rewritten(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 30_000)
     memory.blame("s", ["n0"], "lost", "", run="old", attempt=1, rules=BadNodeRules())
     old = [as_line(lost(f"n{number}", "old", 10**5)) for number in range(180)]

@@ -313,30 +313,6 @@ def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[
     assert listed(capsys) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["add", "n1"], "of which site? Write `torusrun nodes add HOST --site NAME`"),
-        (["add", "n1;rm", "--site", "SITE"], "HOST: 'n1;rm' is not a name of a host"),
-        (["add", "n1", "--site", "SITE", "--for", "2 days"], "--for: '2 days' is not a duration"),
-        (["add", "n1", "--site", "nosuch"], "there is no site 'nosuch'"),
-        (["--site", "nosuch"], "there is no site 'nosuch'"),
-        (["forgive"], "forgive takes hosts, or --all"),
-        (["forgive", "n2", "--all"], "forgive takes hosts, or --all"),
-        (["forgive", "n2"], "n2 was not blamed; `torusrun nodes` lists"),
-        (["ls", "n1"], "ls takes no hosts"),
-        (["forgive", "n1", "--json"], "--json is only for `torusrun nodes ls`"),
-    ],
-)
-def test_a_mistake_of_nodes_is_named(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], words: list[str], says: str
-) -> None:
-    site = str(cluster.home / "site.yaml")
-    assert main(["nodes", "add", "n1", "--site", site]) == 0
-    assert main(["nodes", *(site if word == "SITE" else word for word in words)]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_all_are_forgiven_or_those_of_a_site_which_may_be_gone(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

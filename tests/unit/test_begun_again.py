@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job.recorded import forget_first, recorded, settled_end
 from torusrun.orchestrator.run.folder import ledger
@@ -19,7 +19,6 @@ from torusrun.orchestrator.run.state.depends import unmet
 from torusrun.orchestrator.run.state.record import read_record
 
 TOLD = End(State.CANCELLED, "told to end by SIGTERM from outside", certain=False)
-COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 
 
 @pytest.fixture
@@ -52,17 +51,17 @@ def test_the_first_start_may_still_be_about_to_record_its_end(run: RunFolder) ->
 def test_an_attempt_that_has_ended_for_good_is_not_begun_again(run: RunFolder, by: str) -> None:
     """Its user may have resumed the run since."""
     if by == "record":
-        COMPLETED.write(run.attempt(1).end)
+        DONE.write(run.attempt(1).end)
     else:
-        ledger.append(run.ledger, Ended(1, COMPLETED.state, COMPLETED.reason))
+        ledger.append(run.ledger, Ended.by(1, DONE))
     before = run.ledger.read_bytes()
-    assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")) == COMPLETED
+    assert recorded(run, run.attempt(1), lambda: pytest.fail("it was begun again")) == DONE
     assert run.ledger.read_bytes() == before
 
 
 def test_an_end_that_others_found_in_the_same_time_stays(run: RunFolder) -> None:
     """As of a supervisor that was cut off, while another job of the run worked for the next attempt."""
-    found = [Ended(1, State.NODE_FAIL, "lost n1"), Ended(2, COMPLETED.state, COMPLETED.reason)]
+    found = [Ended(1, State.NODE_FAIL, "lost n1"), Ended(2, DONE.state, DONE.reason)]
 
     def work() -> End:
         for event in found:
@@ -83,8 +82,8 @@ def test_completion_replaces_the_loss_that_others_found_out(run: RunFolder) -> N
 
     def work() -> End:
         ledger.append(run.ledger, Ended(1, State.NODE_FAIL, "the first host is silent"))
-        return COMPLETED
+        return DONE
 
-    assert recorded(run, run.attempt(1), work) == COMPLETED
-    assert settled_end(run, run.attempt(1)) == COMPLETED
+    assert recorded(run, run.attempt(1), work) == DONE
+    assert settled_end(run, run.attempt(1)) == DONE
     assert unmet([Submitting(1, name="waits", after=(str(run.folder),))], 1) is None

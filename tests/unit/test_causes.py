@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
 from torusrun.orchestrator.base.states import Cause, State, Status
-from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.job.hangs.hang import Pause, Where, hung, silent
 from torusrun.orchestrator.job.verdict import Evidence, verdict
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
@@ -96,17 +93,6 @@ def test_every_cause_is_either_shown_in_a_job_or_said_by_a_scheduler() -> None:
     assert {how.cause for how in How} == {*Cause} - {Cause.PREEMPTED, Cause.OUT_OF_MEMORY}
 
 
-def test_a_hang_and_a_silent_host_have_causes() -> None:
-    waits = Where("S", ["/x/training/collectives/torus.py:61 _wait"])
-    stands = hung(PLACED, {0: waits, 1: waits, 2: Where("T"), 3: waits}, Pause(600.0, 600.0, 57))
-    assert (stands.cause, stands.hosts, stands.ranks) == (Cause.HANG, ("n2",), (2,))
-    assert stands.evidence["process"] == "it is stopped, as by SIGSTOP"
-    mute = hung(PLACED, {0: waits, 1: waits}, Pause(600.0, 600.0, 57))
-    gone = silent(PLACED, {"n1": 0.0, "n2": 71.0}, 60.0, 57)
-    for host_lost in (mute, gone):
-        assert host_lost and (host_lost.cause, host_lost.hosts) == (Cause.HOST_LOST, ("n2",))
-
-
 def test_the_evidence_of_an_end_is_kept_beside_its_words(tmp_path: Path) -> None:
     said = ended(How.KILLED, PLACED, by=end(3, signal=9), step=57, certain=False)
     assert said.evidence == {"signal": "SIGKILL"}
@@ -149,19 +135,10 @@ def test_the_scheduler_knows_the_cause_where_the_job_felt_a_signal(
     assert resolve([Submitted(1, "7", time_s=1.0)], 1, end_, Status(job, "so"), 1000.0, done=done).cause is cause
 
 
-def test_status_shows_the_cause(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make(write_specs(home), ended(How.CANCELLED))
-    assert main(["status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["cause"] == "stopped"
-
-
-def test_a_record_on_a_full_disk_is_cut_to_what_was_reserved() -> None:
+def test_a_record_and_a_sentence_name_few_of_many_hosts() -> None:
     many = ended(How.HOST_LOST, hosts=[f"n{number}" for number in range(9999)])
     assert len(many.hosts) > FEW and on_full_disk(many).cause is Cause.HOST_LOST
     assert on_full_disk(ended(How.ERROR, why="no")).cause is Cause.DISK
-
-
-def test_sentences_name_few_of_many_hosts() -> None:
     hosts = [f"n{n}" for n in range(999)]
     end = ended(How.HOST_NO_RECORD, place(Grid((999, 1)), hosts, 1), hosts=hosts[1:])
     assert "n8 (rank 8) and 990 more" in end.reason and len(end.reason) < 500

@@ -2,25 +2,18 @@
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.unit.torus_cases import every, names, racks, shuffled
 from torusrun.orchestrator.place.cost.all_reduce import Backend
 from torusrun.orchestrator.place.cost.shapes import shapes
 from torusrun.orchestrator.place.hosts.model import Cluster
 from torusrun.orchestrator.place.placement.arrange import Charge, arrange, cheapest
-from torusrun.orchestrator.place.placement.choose import Choice, choices
+from torusrun.orchestrator.place.placement.choose import choices
 from torusrun.orchestrator.place.placement.fabric import fabric
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import timing
-from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
-from torusrun.orchestrator.run.plan.plan import plan
-from torusrun.orchestrator.run.plan.rates import backend_of, charge_of, gradient_of
-from torusrun.orchestrator.show.placement import outlook
 
 
 def drawn(seed: int) -> tuple[Cluster, int, float]:
@@ -113,48 +106,3 @@ def test_many_nodes_are_chosen_for_by_the_regular_network() -> None:
     placed = [arrange(dims, names(cluster), 4, cluster, effort=0) for dims in shapes(192)]
     times = [timing(p.rings, cluster, p.hosts, "gloo")(51_114_064) for p in placed]
     assert found.total_s <= 1.03 * min(times)
-
-
-SITE = """scheduler: slurm
-launcher: srun
-node: {{ranks: {ranks}, gpus: {gpus}, inter_node: 25GB/s}}
-topology: {{source: names, pattern: 'g(?P<number>[0-9]+)', rack_nodes: {rack}, uplink: {uplink}}}
-image_us: {{resnet-digits: 100}}
-"""
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.sampled_from([2, 4, 8]), st.sampled_from([2, 3, 4]), st.sampled_from(["1/1", "1/4"]), st.booleans(), st.data()
-)
-def test_all_verbs_give_one_answer_for_one_run(
-    home: Path, tmp_path: Path, nodes: int, rack: int, uplink: str, gpus: bool, data: st.DataObject
-) -> None:
-    """What `predict`, `plan --hosts`, the comparison of orders and `grid: auto` compute, for the same run."""
-    ranks = 4
-    text = SITE.format(ranks=ranks, gpus=ranks if gpus else 0, rack=rack, uplink=uplink)
-    (tmp_path / "site.yaml").write_text(text)
-    dims = data.draw(st.sampled_from([dims for dims in shapes(ranks * nodes) if len(dims) == 2]))
-    grid = "x".join(map(str, dims))
-    (tmp_path / "run.yaml").write_text(
-        f"name: torus\nsite: ./site.yaml\nnodes: {nodes}\ngrid: {grid}\ntrain: {{batch: 64}}\n"
-    )
-    planned = plan(tmp_path / "run.yaml")
-    hosts = [f"g{number:03}" for number in range(1, nodes + 1)]
-    shown = outlook(planned, hosts)
-    backend, (size, _) = backend_of(planned), gradient_of(planned)
-
-    predicted = forecast_of(planned, named_hosts(planned, hosts))
-    assert predicted.all_reduce_s == shown.compared[0].all_reduce_s
-    assert forecast_of(planned).all_reduce_s == predicted.all_reduce_s, (
-        "whole racks are what a site is expected to give"
-    )
-    assert forecast_of(planned).step_s == predicted.step_s
-
-    auto = choices(hosts, ranks, shown.cluster, size, backend)[0]
-    assert shown.grids[0] == auto
-    assert (predicted.best_grid, predicted.best_grid_all_reduce_s) == (auto.dims, auto.total_s)
-    found: Choice
-    for found in shown.grids:
-        placed = arrange(found.dims, hosts, ranks, shown.cluster, charge=charge_of(planned))
-        assert found.total_s == timing(placed.rings, shown.cluster, placed.hosts, backend)(size)

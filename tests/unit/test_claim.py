@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.clock import Clock
+from tests.unit.verbs import Capsys, Patch
 from tests.waiting import until
 from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.errors import SiteError
@@ -125,7 +126,7 @@ def test_a_link_or_a_folder_in_place_of_a_lock_is_an_error(run: RunFolder, tmp_p
 
 
 def test_a_file_system_without_locks_holds_nothing_and_says_that_it_cannot_tell(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, monkeypatch: Patch
 ) -> None:
     def none(descriptor: int, how: int) -> None:
         raise OSError(errno.ENOSYS, "Function not implemented")
@@ -138,9 +139,7 @@ def test_a_file_system_without_locks_holds_nothing_and_says_that_it_cannot_tell(
         claim.check(run, 1)
 
 
-def test_a_lock_that_fails_is_an_error_and_not_a_file_system_without_locks(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_fails_is_an_error_and_not_a_file_system_without_locks(run: RunFolder, monkeypatch: Patch) -> None:
     def fail(descriptor: int, how: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -155,7 +154,7 @@ def test_a_lock_that_fails_is_an_error_and_not_a_file_system_without_locks(
 
 
 def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    run: RunFolder, monkeypatch: Patch, capfd: Capsys
 ) -> None:
     """Its supervisor's host may be gone in silence, and the program may wait for a rank there for ever."""
     monkeypatch.setattr(rank_program, "NEWER_S", 0.1)
@@ -222,7 +221,7 @@ def test_a_process_that_only_looks_whether_an_attempt_lives_is_not_ended(run: Ru
 
 @pytest.mark.parametrize("listing", ["listdir", "scandir"])
 def test_a_process_that_ends_during_the_search_for_holders_is_none(
-    run: RunFolder, listing: str, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, listing: str, monkeypatch: Patch
 ) -> None:
     real = getattr(os, listing)
 
@@ -247,7 +246,7 @@ def test_ranks_elsewhere_are_named_by_their_records(run: RunFolder) -> None:
 
 
 def test_the_next_attempt_lets_a_stopped_rank_continue_and_kills_one_that_stays(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(earlier, "time", Clock())
     with stopped(run) as (wrapper, _):
@@ -265,7 +264,7 @@ STUBBORN = "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.S
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_the_launcher_of_one_machine_ends_a_rank_that_is_stopped(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
+def test_the_launcher_of_one_machine_ends_a_rank_that_is_stopped(monkeypatch: Patch, asked: bool) -> None:
     """One rank is stopped, and ignores the request to end; the other ends badly, or all are asked to end."""
     other = "time.sleep(60)" if asked else "sys.exit(3)"
     program = f"import os, sys, time\nif os.environ['TORUSRUN_RANK'] == '0': {other}\n{STUBBORN}\ntime.sleep(60)"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import torusrun
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.cli.main import VERBS, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,7 +17,7 @@ DIGITS = str(ROOT / "examples" / "digits.yaml")
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_has_help_with_an_example(verb: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     said = capsys.readouterr().out
@@ -33,76 +34,48 @@ def test_a_stream_that_is_closed_leads_nowhere(stream: str, home: Path) -> None:
     assert text.startswith("# This machine") and text.rstrip().endswith("# in your home folder")
 
 
-def test_an_unknown_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sumbit"]) == 2
-    assert "did you mean 'submit'?" in capsys.readouterr().err
-
-
-def test_the_script_alone_is_printed_and_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", DIGITS, "--dry-run", "--quiet", "--site", "slurm"]) == 0
-    script = capsys.readouterr().out
+def test_a_plan_its_script_and_the_schemas_are_shown_and_nothing_is_written(home: Path, capsys: Capsys) -> None:
+    script = prints(capsys, "submit", DIGITS, "--dry-run", "--quiet", "--site", "slurm")
     assert script.startswith("#!/usr/bin/env bash\n#SBATCH --job-name=digits-")
     assert list(home.iterdir()) == [], "it must write nothing"
-
-
-def test_a_plan_in_words_and_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", DIGITS]) == 0
-    assert "2x2: 2 rows of 2 ranks" in capsys.readouterr().out
-    assert main(["plan", DIGITS, "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    assert "2x2: 2 rows of 2 ranks" in prints(capsys, "plan", DIGITS)
+    plan = json.loads(prints(capsys, "plan", DIGITS, "--json"))
     assert (plan["schema"], plan["grid"], plan["ranks"], plan["spec"]["train"]["seed"]) == (1, [2, 2], 4, 1)
     assert list(home.iterdir()) == []
-
-
-def test_schemas_are_json(capsys: pytest.CaptureFixture[str]) -> None:
     for what in ("run", "site"):
-        assert main(["schema", what]) == 0
-        assert json.loads(capsys.readouterr().out)["title"] == f"torusrun {what}"
+        assert json.loads(prints(capsys, "schema", what))["title"] == f"torusrun {what}"
 
 
-def test_status_without_any_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status"]) == 0
-    assert "no runs yet" in capsys.readouterr().out
-    assert main(["status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "runs": []}
+def test_status_without_any_run(home: Path, capsys: Capsys) -> None:
+    assert "no runs yet" in prints(capsys, "status")
+    assert json.loads(prints(capsys, "status", "--json")) == {"schema": 1, "runs": []}
 
 
 @pytest.mark.parametrize("verb", ["status", "watch", "logs", "cancel", "resume"])
-def test_an_unknown_run(verb: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, "digits-2026"]) == 2
-    assert "there is no run 'digits-2026'" in capsys.readouterr().err
+def test_an_unknown_run(verb: str, home: Path, capsys: Capsys) -> None:
+    assert "there is no run 'digits-2026'" in refuses(capsys, verb, "digits-2026")
 
 
 def test_a_missing_scheduler_is_a_failure_of_the_site_and_leaves_no_run(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    home: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
     assert main(["submit", DIGITS, "--site", "slurm"]) == 3
     assert "sbatch: not found on this machine" in capsys.readouterr().err
     assert list((home / "torusrun" / "runs").iterdir()) == [], "a refused run must leave no folder"
-    assert main(["status"]) == 0
-    assert "no runs yet" in capsys.readouterr().out
+    assert "no runs yet" in prints(capsys, "status")
 
 
-def test_a_folder_that_cannot_be_made_gets_one_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "torusrun").write_text("a file where a folder should be")
-    assert main(["submit", DIGITS]) == 3
-    assert "runs: this folder cannot be made: Not a directory" in capsys.readouterr().err
-
-
-def test_the_package_shows_its_public_names_alone() -> None:
+def test_the_package_shows_its_public_names_alone_which_are_loaded_on_first_use() -> None:
     assert dir(torusrun) == sorted(torusrun.__all__)
     assert Path(torusrun.__file__).with_name("py.typed").exists(), "without it, the types are unknown to users"
-
-
-def test_the_python_api_is_loaded_on_first_use() -> None:
     assert callable(torusrun.submit) and callable(torusrun.plan)
     with pytest.raises(AttributeError, match="has no attribute 'sumbit'"):
         torusrun.sumbit  # noqa: B018
 
 
 def test_an_unexpected_error_prints_one_line_and_writes_a_report(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: Capsys, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     def broken(args: object) -> int:
         raise KeyError("a \x1b[31mkey")
@@ -135,11 +108,3 @@ def test_what_is_written_is_its_users_alone_whatever_the_umask(home: Path) -> No
     assert len(made) > 8
     open_ones = [path for path in made if not path.is_symlink() and path.stat().st_mode & 0o077]
     assert not open_ones, f"others can get at {open_ones}"
-
-
-def test_a_folder_of_runs_that_others_may_write_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "torusrun" / "runs").mkdir(parents=True)
-    (home / "torusrun" / "runs").chmod(0o777)
-    assert main(["submit", DIGITS]) == 3
-    assert "runs: other users can write to this folder" in capsys.readouterr().err
-    assert not list((home / "torusrun" / "runs").iterdir())

@@ -284,13 +284,8 @@ def test_a_home_folder_and_one_that_holds_the_runs_are_no_code(home: Path, tmp_p
 @pytest.mark.parametrize("tracked", [False, True])
 def test_keys_and_logins_are_never_copied(home: Path, tmp_path: Path, tracked: bool) -> None:
     key = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n-----END OPENSSH PRIVATE KEY-----\n"
-    kept = {
-        "train.py": "1",
-        "ssh/config.py": "",
-        "lib/pem.py": "",
-        "ca.crt": "-----BEGIN CERTIFICATE-----",
-        "id_rsa.pub": "s",
-    }
+    kept = {"train.py": "1", "ssh/config.py": "", "lib/pem.py": "", "id_rsa.pub": "s"}
+    kept["ca.crt"] = "-----BEGIN CERTIFICATE-----"
     secret = [
         ".ssh/config", ".gnupg/pubring.kbx", ".aws/credentials", ".netrc", ".secrets/wandb", ".secrets.env", ".pgpass",
         ".docker/config.json", ".config/gcloud/credentials.db", "a/.ssh/id", "lib/server.pem", "id_rsa", ".kube/config",

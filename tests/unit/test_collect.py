@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
+from tests.unit.verbs import Capsys
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder import patterns
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.upkeep.collect import PARTIAL, collect
 from torusrun.training.checkpoint.manifest import compose
@@ -29,7 +28,7 @@ CHECKPOINT = ("state.pt", "manifest.json")
 @pytest.fixture
 def run(home: Path) -> RunFolder:
     with private.umask(private.UMASK):
-        return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+        return make(write_specs(home), DONE)
 
 
 def names(folder: Path) -> set[str]:
@@ -46,7 +45,7 @@ def test_a_private_run_is_collected_for_the_user_alone(run: RunFolder, tmp_path:
 
 
 def test_links_fifos_sockets_and_devices_are_left_out_and_reported(
-    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "secret").write_text("not for strangers")
     (tmp_path / "secrets").mkdir()
@@ -164,9 +163,7 @@ def cut_off(run: RunFolder, into: Path) -> Path:
     return partial
 
 
-def test_a_collect_that_was_interrupted_continues(
-    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_collect_that_was_interrupted_continues(run: RunFolder, tmp_path: Path, capsys: Capsys) -> None:
     into = tmp_path / "kept"
     partial = cut_off(run, into)
     assert not into.exists() and "the same command continues" in capsys.readouterr().err
@@ -213,7 +210,7 @@ def test_another_request_does_not_get_what_an_interrupted_one_left(run: RunFolde
     ],
 )  # fmt: skip
 def test_only_what_the_patterns_choose_is_copied(
-    run: RunFolder, only: str, files: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, only: str, files: set[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     of_code = ("code/out/c.csv", "code/out/d.txt", "code/checkpoints/e.txt")
     for name in ("a.csv", "attempts/1/logs/b.csv", "checkpoints/mine.txt", *of_code):
@@ -238,7 +235,7 @@ def test_only_what_the_patterns_choose_is_copied(
     ],
 )
 def test_patterns_that_choose_nothing_are_refused(
-    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     before = names(tmp_path)
     assert main(["collect", run.run_id, str(tmp_path / "kept"), "--only", only]) == 2
@@ -259,8 +256,3 @@ def test_last_is_a_complete_checkpoint(damaged: int, chosen: int, run: RunFolder
     else:
         collect(run, tmp_path / "kept", "none", only=only)
         assert [path.name for path in (tmp_path / "kept/checkpoints").iterdir()] == [f"step-{chosen:08d}"]
-
-
-def test_only_and_checkpoints_exclude_each_other(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["collect", run.run_id, "kept", "--only", "x", "--checkpoints", "all"]) == 2
-    assert "leave out --checkpoints" in capsys.readouterr().err

@@ -9,20 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
 from tests.unit.test_bad_login_nodes import FILE, announcing, leads_to, run_at
-from torusrun.orchestrator.base.states import State
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.copying import keep_only
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.upkeep.collect import PARTIAL
 from torusrun.training.files.below import opened
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def files(folder: Path) -> set[str]:
@@ -43,7 +36,7 @@ def collect(run: str | RunFolder, only: str, folder: Path | str) -> int:
     ],
 )
 def test_chosen_files_are_copied_with_their_paths(
-    run: RunFolder, only: str, copied: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, only: str, copied: set[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     assert collect(run, only, tmp_path / "place") == 0
     assert files(tmp_path / "place") == copied and capsys.readouterr().out == f"{tmp_path}/place\n"
@@ -62,7 +55,7 @@ def test_chosen_files_are_copied_with_their_paths(
     ],
 )
 def test_what_is_outside_secret_or_unclear_is_refused(
-    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, only: str, why: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     (run.folder / "linked").symlink_to("/etc")
     run.secrets.write_text("export KEY=very-secret\n")
@@ -110,7 +103,7 @@ def test_what_a_stranger_puts_in_place_of_an_open_folder_is_neither_written_nor_
 
 @pytest.mark.parametrize("options", [["--only", "metrics.jsonl"], []])
 def test_nothing_is_copied_to_where_strangers_may_replace_it(
-    run: RunFolder, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, options: list[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "shared/inner").mkdir(parents=True)
     (tmp_path / "shared").chmod(0o777)
@@ -142,8 +135,8 @@ FOLDER_ENTRY = {"name": "d", "kind": "folder", "mode": 0o755}
     ],
 )
 def test_a_login_node_does_not_choose_what_is_written(
-    home: Path, path: str, announced: list[dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, path: str, announced: list[dict[str, Any]], why: str, monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(home)
     of_nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

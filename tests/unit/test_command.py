@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base import shipped
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.cli.main import main
@@ -19,7 +20,7 @@ from torusrun.orchestrator.run.code.select import select
 from torusrun.orchestrator.run.folder.checkpoints import content, newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.plan.plan import plan
+from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program import command
 from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
@@ -38,6 +39,15 @@ def spec(tmp_path: Path, home: Path) -> Path:
     return path
 
 
+def prepared(spec: Path, more: str = "") -> tuple[Plan, RunFolder]:
+    """The plan of a run with these keys, and its folder with a place for the code."""
+    spec.write_text(RUN + more)
+    made = plan(spec)
+    run = RunFolder(made.folder)
+    run.code.mkdir(parents=True)
+    return made, run
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -48,9 +58,8 @@ def spec(tmp_path: Path, home: Path) -> Path:
         ("metrics: {pattern: '('}", "is not a regular expression"),
         ("metrics: {pattern: 'loss=(.*)'}", "has no named group"),
         (
-            "metrics: {pattern: 'step=(?P<step>.*) loss=(?P<lost>.*)'}",
-            "run.yaml:6:20: 'metrics.pattern' has an unknown group 'lost'; did you mean 'loss'? "
-            "(groups: step, total_steps, epoch, loss, accuracy, lr)",
+            "metrics: {pattern: '(?P<step>.*) (?P<lost>.*)'}",
+            "run.yaml:6:20: 'metrics.pattern' has an unknown group 'lost'",
         ),
         (f"metrics: {{pattern: '(?P<loss>{'x' * 1000})'}}", "must have at most 1000 characters, and has 1010"),
         ("stop: {signal: SIGKILL}", "'stop.signal' must be one of SIGTERM"),
@@ -60,12 +69,9 @@ def spec(tmp_path: Path, home: Path) -> Path:
         ("checkpoints: {folder: .}", "'checkpoints.folder' must be a folder below the code"),
     ],
 )
-def test_what_does_not_fit_is_reported_with_its_place(
-    more: str, says: str, spec: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_does_not_fit_is_reported_with_its_place(more: str, says: str, spec: Path, capsys: Capsys) -> None:
     spec.write_text(f"{RUN}{more}\n")
-    assert main(["plan", str(spec)]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses(capsys, "plan", str(spec))
 
 
 @pytest.mark.parametrize(
@@ -88,14 +94,12 @@ def test_what_does_not_fit_is_reported_with_its_place(
     ],
 )
 def test_several_programs_that_start_the_ranks_of_a_node_are_refused(
-    command: str, program: str, spec: Path, capsys: pytest.CaptureFixture[str]
+    command: str, program: str, spec: Path, capsys: Capsys
 ) -> None:
     spec.write_text(RUN.replace("[python, train.py]", command))
     main(["plan", str(spec)])
     said = capsys.readouterr().err
-    wrong = (
-        f"run.yaml:5:10: 'command': {program} starts the ranks of a node itself, and 2 of it on each node would collide"
-    )
+    wrong = f"run.yaml:5:10: 'command': {program} starts the ranks of a node itself, and 2 of it on each node would"
     assert (wrong in said) is bool(program) and ("collide" in said) is bool(program)
     spec.write_text(RUN.replace("[python, train.py]", command).replace("ranks_per_node: 2", "ranks_per_node: 1"))
     main(["plan", str(spec)])
@@ -105,37 +109,29 @@ def test_several_programs_that_start_the_ranks_of_a_node_are_refused(
 @pytest.mark.parametrize(
     "key", ["code: .", "stop: {before: 5m}", "checkpoints: {folder: x}", "exit_codes: {later: [3]}"]
 )
-def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_of_a_command_without_one_is_refused(key: str, spec: Path, capsys: Capsys) -> None:
     spec.write_text(f"name: x\nsite: local\nranks_per_node: 2\n{key}\n")
-    assert main(["plan", str(spec)]) == 2
-    assert f"{key.split(':')[0]!r} belongs to a 'command'" in capsys.readouterr().err
+    assert f"{key.split(':')[0]!r} belongs to a 'command'" in refuses(capsys, "plan", str(spec))
 
 
-def test_a_run_that_says_nothing_of_what_to_run_is_refused(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_says_nothing_of_what_to_run_is_refused(spec: Path, capsys: Capsys) -> None:
     spec.write_text("name: x\nsite: local\n")
     for verb in ("plan", "submit", "hold"):
-        assert main([verb, str(spec)]) == 2
-        said = capsys.readouterr().err
-        assert (
-            said.startswith(f"torusrun: {spec}: there is neither 'train' nor 'command'; add 'train: ")
-            and said.count("\n") == 1
-        )
+        said = refuses(capsys, verb, str(spec))
+        assert said.startswith(f"torusrun: {spec}: there is neither 'train' nor 'command'; add 'train: "), said
+        assert said.count("\n") == 1
     assert main(["plan", str(spec), "--set", "train.epochs=3"]) == 0
     assert main(["plan", str(spec), "--set", "program=measure"]) == 0, "it measures the digits unless a train says more"
 
 
-def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(spec)]) == 0
-    said = capsys.readouterr().out
+def test_the_plan_shows_the_command_and_its_code(spec: Path, capsys: Capsys) -> None:
+    said = prints(capsys, "plan", str(spec))
     assert "command     python train.py\n" in said and f"code        {spec.parent}, copied at submit\n" in said
     assert "the time of this command is not known" in said
 
 
 def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
-    spec.write_text(f"{RUN}exit_codes: {{later: [75, 3], never: [78]}}\n")
-    made = plan(spec)
-    run = RunFolder(made.folder)
-    run.code.mkdir(parents=True)
+    made, run = prepared(spec, "exit_codes: {later: [75, 3], never: [78]}\n")
     program = command.program(made, run, run.attempt(1), "/entry")
     meant = {code: program.meaning(code) for code in (0, 1, 3, 75, 78, -9)}
     assert meant == {
@@ -146,10 +142,7 @@ def test_exit_codes_mean_what_the_run_says(spec: Path) -> None:
 
 
 def test_the_checkpoints_folder_is_one_for_all_attempts(spec: Path) -> None:
-    spec.write_text(f"{RUN}checkpoints: {{folder: out/ckpt}}\n")
-    made = plan(spec)
-    run = RunFolder(made.folder)
-    run.code.mkdir(parents=True)
+    made, run = prepared(spec, "checkpoints: {folder: out/ckpt}\n")
     command.make_ready(made, run, run.attempt(1))
     first = command.program(made, run, run.attempt(1), "/entry")
     assert first.environment["TORUSRUN_RESUME"] == ""
@@ -186,26 +179,21 @@ def test_the_code_that_a_run_copies_has_not_its_image(spec: Path, image: str, le
 
 
 def test_a_script_learns_how_often_its_job_fails_and_how_it_is_stopped(spec: Path) -> None:
-    spec.write_text(f"{RUN}stop: {{signal: SIGUSR1}}\n")
-    given = command.program(
-        made := plan(spec), RunFolder(made.folder), RunFolder(made.folder).attempt(1), "/"
-    ).environment
+    made, run = prepared(spec, "stop: {signal: SIGUSR1}\n")
+    given = command.program(made, run, run.attempt(1), "/").environment
     known = Given.by({**given, "TORUSRUN_ATTEMPT": "1"}, ranks=999)
     assert known.mean_time_to_failure_s == round(failure_s(made)) == 7.9 * 3600 * 1024 / 2
-    assert known.stop_signal == signal.SIGUSR1 and known.checkpoints == RunFolder(made.folder).checkpoints
+    assert known.stop_signal == signal.SIGUSR1 and known.checkpoints == run.checkpoints
 
 
 def test_relative_entries_of_pythonpath_are_found_in_the_copy_of_the_code(spec: Path) -> None:
-    spec.write_text(f"{RUN}env: {{PYTHONPATH: 'src:/lib'}}\n")
-    made = plan(spec)
-    run = RunFolder(made.folder)
-    run.code.mkdir(parents=True)
+    made, run = prepared(spec, "env: {PYTHONPATH: 'src:/lib'}\n")
     program = command.program(made, run, run.attempt(1), "/entry")
     assert program.environment["PYTHONPATH"] == f"{run.code}/src:/lib:/entry"
 
 
 def test_a_command_gets_no_package_that_was_sent_to_a_login_node(
-    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The command's own Python may have other versions of them."""
     sent, made = tmp_path / archive.name(), plan(spec)
@@ -218,9 +206,7 @@ def test_a_command_gets_no_package_that_was_sent_to_a_login_node(
 
 @pytest.mark.parametrize(("more", "value"), [("", "1"), ("env: {PYTHONUNBUFFERED: ''}\n", "")])
 def test_python_writes_at_once_unless_the_run_says_otherwise(more: str, value: str, spec: Path) -> None:
-    spec.write_text(RUN + more)
-    made = plan(spec)
-    run = RunFolder(made.folder)
+    made, run = prepared(spec, more)
     assert command.program(made, run, run.attempt(1), "/entry").environment["PYTHONUNBUFFERED"] == value
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import STEPS, make, write_specs
-from torusrun.orchestrator.base.states import State
+from tests.unit.run_folders import DONE, STEPS, make, write_specs
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Started
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.show.comparison import compare
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
@@ -25,7 +23,7 @@ LAST = name_of(STEPS)
 
 @pytest.fixture
 def two(home: Path) -> tuple[RunFolder, RunFolder]:
-    spec, end = write_specs(home), End(State.COMPLETED, "all 4 ranks ended well")
+    spec, end = write_specs(home), DONE
     return make(spec, end), make(spec, end)
 
 

@@ -12,13 +12,10 @@ from torusrun.training.counted import all_of, counted
 @pytest.mark.parametrize(
     ("count", "noun", "words"),
     [
-        (0, "rank", "0 ranks"),
-        (1, "rank", "1 rank"),
-        (1024, "GPU", "1,024 GPUs"),
-        (2, "switch", "2 switches"),
+        (0, "rank", "0 ranks"), (1, "rank", "1 rank"), (1024, "GPU", "1,024 GPUs"), (2, "switch", "2 switches"),
         (20, "epoch", "20 epochs"),
     ],
-)
+)  # fmt: skip
 def test_a_count_has_its_noun_in_the_right_number(count: int, noun: str, words: str) -> None:
     assert counted(count, noun) == words
 

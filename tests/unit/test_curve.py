@@ -19,18 +19,12 @@ def area(points: Points, width: int, height: int, *, blocks: bool = True) -> lis
     return Curve({"loss": points}).area(width, height, BLOCKS if blocks else ASCII)
 
 
-def test_a_falling_loss_in_blocks_and_in_ascii() -> None:
+def test_a_loss_in_blocks_and_in_ascii() -> None:
     points = [(float(n), 8.0 - n) for n in range(8)]
     assert area(points, 8, 1) == ["█▇▆▅▄▃▂▁"]
     assert area(points, 8, 2) == ["█▆▄▂", "████▇▅▃▁"]
     assert area([(0.0, 2.0), (1.0, 1.0)], 8, 1, blocks=False) == ["#."]
-
-
-def test_a_flat_loss_is_a_line_at_the_bottom() -> None:
     assert area([(1.0, 0.5), (2.0, 0.5)], 8, 2) == ["", "▁▁"]
-
-
-def test_more_points_than_columns_are_averaged() -> None:
     assert area([(0.0, 1.0), (1.0, 3.0), (2.0, 0.0), (3.0, 0.0)], 2, 1) == ["█▁"]
 
 
@@ -54,14 +48,11 @@ COSTS = Curve(
 )
 
 
-def test_several_curves_have_letters_and_share_logarithmic_axes() -> None:
+def test_several_curves_have_letters_and_share_logarithmic_axes_and_one_has_stars() -> None:
     rows = COSTS.letters(21, 5)
     assert rows == ["                    r", "", "          t", "", "*"]
     assert COSTS.framed(rows, "|")[::4] == ["   100 ms |                    r", "     1 ms |*"]
     assert COSTS.foot("", 21) == "          4 GPUs        16 GPUs"
-
-
-def test_one_curve_is_drawn_with_stars() -> None:
     assert Curve({"rate": [(0.0, 1.0), (1.0, 3.0), (2.0, 2.0)]}).letters(3, 3) == [" *", "  *", "*"]
 
 

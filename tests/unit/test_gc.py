@@ -15,22 +15,19 @@ from pathlib import Path
 import pytest
 
 from tests.unit.containers.test_cache import entry
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.test_many_at_once import at_work, job  # noqa: F401
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.remote import store
 from torusrun.orchestrator.run.folder import claim
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.upkeep import garbage
 from torusrun.orchestrator.upkeep.collect import PARTIAL
 
-DONE = End(State.COMPLETED, "all 4 ranks ended well")
 OLD_S = time.time() - 40 * 86400.0
 LONG_AGO = (1.0, 1.0)
 

@@ -1,15 +1,16 @@
-"""Grid Engine's commands and parsers, from what a real 8.1.9 answered to these very commands (recorded/gridengine)."""
+"""Grid Engine's commands, directives and parsers, from what a real 8.1.9 answered to them (recorded/gridengine)."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.schedulers.gridengine import facts
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
+from torusrun.orchestrator.schedulers.interface import Request
 
 RECORDED = Path(__file__).parent / "recorded" / "gridengine"
 ENGINE = GridEngine("labuser")
@@ -37,104 +38,72 @@ def qacct(**values: str) -> Finished:
     return Finished(("qacct",), 0, "\n".join(["=" * 62, *lines, ""]), "")
 
 
-def test_the_id_of_a_submitted_job() -> None:
+def test_the_id_of_a_submitted_job_and_those_of_its_tasks_from_1() -> None:
     assert ENGINE.job_id(recorded("qsub").stdout) == "1"
-    assert ENGINE.job_id(recorded("qsub_array").stdout) == "9"
+    assert ENGINE.job_id(recorded("qsub_array").stdout) == "9" and ENGINE.task_id("9", 3) == "9.4"
     assert ENGINE.job_id("a site's greeting\n17\n2 jobs of yours wait\n") == "17"
     assert ENGINE.job_id('Your job 28 ("digits-1") has been submitted\n') == "28"
     assert ENGINE.job_id('Your job-array 20.1-3:1 ("digits-1") has been submitted\n') == "20"
-
-
-def test_an_answer_of_qsub_without_an_id_is_an_error() -> None:
     for printed in ("", "Your job was refused\n", "17\n28\n"):
         with pytest.raises(SiteError, match="see qstat"):
             ENGINE.job_id(printed)
 
 
-def test_grid_engine_numbers_tasks_from_1() -> None:
-    assert ENGINE.task_id("12", 3) == "12.4"
-
-
-def test_the_recordings_are_of_the_commands_in_use() -> None:
+def test_the_recordings_are_of_the_commands_in_use_one_for_a_thousand_jobs_and_for_the_tasks_of_an_array() -> None:
     assert list(recorded("qstat").argv) == ENGINE.status_query(IDS).command
     assert list(recorded("qacct").argv) == ENGINE.accounting_query(IDS).command
     assert list(recorded("qacct_one").argv) == ENGINE.accounting_query(["2"]).command
-
-
-def test_a_thousand_jobs_are_one_command_and_the_tasks_of_an_array_one_job() -> None:
     assert len(ENGINE.status_query(IDS).command) < 12 and len(ENGINE.accounting_query(IDS).command) < 12
     assert ENGINE.accounting_query(["12.1", "12.2"]).command == ["qacct", "-o", "labuser", "-j", "12"]
 
 
 @pytest.mark.parametrize(
-    ("job", "state", "says"),
+    ("name", "job", "state", "says"),
     [
-        ("18", State.RUNNING, ""), ("20.1", State.RUNNING, ""), ("20.3", State.PENDING, ""), ("25", State.PENDING, ""),
-        ("19", State.RUNNING, ""), ("21", State.PENDING, "held: qrls 21 releases it"),
-        ("22", State.PENDING, "it waits for job 18, 21"), ("23", State.RUNNING, ""),  # waits for a job that is not
-        ("24", State.PENDING, "qstat -j 24 says why); the job cannot start like this"),
-        ("26", State.RUNNING, "suspended by qmod"), ("27", State.PENDING, "rescheduled"),
-        ("29", State.RUNNING, "being deleted"),
+        ("qstat", "18", State.RUNNING, ""), ("qstat", "20.1", State.RUNNING, ""), ("qstat", "20.3", State.PENDING, ""),
+        ("qstat", "25", State.PENDING, ""), ("qstat", "19", State.RUNNING, ""),
+        ("qstat", "20", State.RUNNING, ""),  # the array as a whole
+        ("qstat", "21", State.PENDING, "held: qrls 21 releases it"),
+        ("qstat", "22", State.PENDING, "it waits for job 18, 21"),
+        ("qstat", "23", State.RUNNING, ""),  # waits for a job that is not
+        ("qstat", "24", State.PENDING, "qstat -j 24 says why); the job cannot start like this"),
+        ("qstat", "26", State.RUNNING, "suspended by qmod"), ("qstat", "27", State.PENDING, "rescheduled"),
+        ("qstat", "29", State.RUNNING, "being deleted"),
+        # A host of these jobs went down; Grid Engine calls them running.
+        ("qstat_silent", "18", State.RUNNING, ""), ("qstat_silent", "19", State.RUNNING, "node3 does not answer Grid"),
+        ("qstat_silent", "30", State.RUNNING, "node3 does not answer"),
+        ("qstat_silent", "31", State.RUNNING, "being deleted; node3 does not"),
+        ("qstat_silent", "33", State.RUNNING, "node3 does not answer"),
     ],
 )  # fmt: skip
-def test_qstat(job: str, state: State, says: str) -> None:
-    status = ENGINE.status_query([]).read(recorded("qstat"))[job]
+def test_qstat(name: str, job: str, state: State, says: str) -> None:
+    status = ENGINE.status_query([]).read(recorded(name))[job]
     assert status.state is state and says in status.reason and bool(says) == bool(status.reason)
 
 
-def test_qstat_reports_the_hosts_and_no_task_that_is_not_one() -> None:
+def test_qstat_reports_the_hosts() -> None:
     found = ENGINE.status_query([]).read(recorded("qstat"))
     assert found["19"].hosts == ("node2", "node3", "node4") and found["20.3"].hosts == ()
-    assert found["20"].state is State.RUNNING, "the array as a whole"
 
 
-@pytest.mark.parametrize(
-    ("job", "says"),
-    [("30", "node3 does not answer"), ("31", "being deleted; node3 does not"), ("33", "node3 does not answer")],
-)
-def test_a_job_on_a_host_that_went_down_is_shown_as_running(job: str, says: str) -> None:
-    status = ENGINE.status_query([]).read(recorded("qstat_silent"))[job]
-    assert status.state is State.RUNNING and says in status.reason
+def test_every_state_that_grid_engine_documents_is_known_and_another_is_shown_by_its_letters() -> None:
+    """A rescheduled job on its way to its hosts can hang there, and what its first start did says nothing of it."""
+    documented = {State.PENDING: WAITING.split(), State.RUNNING: RUNNING.split(), State.UNKNOWN: ["P", "", "zz"]}
+    for state, all_letters in documented.items():
+        for letters in all_letters:
+            status = ENGINE.status_query([]).read(qstat(letters))["5"]
+            assert status.state is state and (state is not State.UNKNOWN or repr(letters) in status.reason), letters
+    rescheduled = ENGINE.status_query([]).read(qstat("Rt"))["5"]
+    assert rescheduled.reason == "rescheduled; being sent to its hosts (Grid Engine: Rt)"
 
 
-def test_a_parallel_job_that_lost_a_host_says_so_though_grid_engine_calls_it_running() -> None:
-    found = ENGINE.status_query([]).read(recorded("qstat_silent"))
-    assert found["19"].reason == "node3 does not answer Grid Engine" and found["18"].reason == ""
-
-
-@pytest.mark.parametrize(
-    ("letters", "state"),
-    [
-        *((word, State.PENDING) for word in WAITING.split()),
-        *((word, State.RUNNING) for word in RUNNING.split()),
-    ],
-)
-def test_every_state_that_grid_engine_documents_is_known(letters: str, state: State) -> None:
-    assert ENGINE.status_query([]).read(qstat(letters))["5"].state is state
-
-
-@pytest.mark.parametrize("letters", ["P", "", "zz"])
-def test_an_unknown_state_is_shown_as_unknown_with_its_letters(letters: str) -> None:
-    status = ENGINE.status_query([]).read(qstat(letters))["5"]
-    assert status.state is State.UNKNOWN and repr(letters) in status.reason
-
-
-def test_a_rescheduled_job_on_its_way_to_its_hosts_has_not_begun_again() -> None:
-    """It can hang there, and what its first start did says nothing of its progress."""
-    status = ENGINE.status_query([]).read(qstat("Rt"))["5"]
-    assert status.reason == "rescheduled; being sent to its hosts (Grid Engine: Rt)"
-
-
-def test_no_jobs_is_an_answer_but_a_failed_qstat_is_not() -> None:
+def test_no_jobs_is_an_answer_but_a_failed_qstat_is_not_nor_xml_that_is_cut_off() -> None:
     assert ENGINE.status_query([]).read(recorded("qstat_nothing")) == {}
     with pytest.raises(SiteError, match="unable to send message to qmaster"):
         ENGINE.status_query([]).read(recorded("qstat_down"))
-
-
-@pytest.mark.parametrize("cut", [0, 300])
-def test_xml_that_is_cut_off_says_nothing_about_jobs(cut: int) -> None:
-    with pytest.raises(SiteError, match="XML cannot be read"):
-        ENGINE.status_query([]).read(Finished(("qstat",), 0, recorded("qstat").stdout[:cut], ""))
+    for cut in (0, 300):
+        with pytest.raises(SiteError, match="XML cannot be read"):
+            ENGINE.status_query([]).read(Finished(("qstat",), 0, recorded("qstat").stdout[:cut], ""))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +113,7 @@ def test_xml_that_is_cut_off_says_nothing_about_jobs(cut: int) -> None:
         ("3", State.FAILED, "ended by SIGSEGV"), ("4", State.FAILED, "a program in it ended by SIGKILL"),
         ("5", State.FAILED, "application error"), ("6", State.TIMEOUT, "it ran for 5 s"), ("7", State.OOM, "h_vmem=1"),
         ("8", State.FAILED, "by qdel or for lack of memory"), ("9.1", State.COMPLETED, ""), ("9.2", State.FAILED, ""),
+        ("11", State.FAILED, "ended by SIGKILL"),  # the last of several records
         ("10", State.COMPLETED, ""), ("13", State.FAILED, "its working directory does not exist on node3"),
         ("27", State.LOST, "it was to run again"), ("31", State.NODE_FAIL, ""), ("32", State.CANCELLED, "qdel -f"),
         ("30", State.NODE_FAIL, "node3, or Grid Engine's daemon there, went down (Grid Engine: failed 19"),
@@ -161,17 +131,9 @@ def test_the_record_of_a_parallel_job_is_its_own_and_not_that_of_a_task() -> Non
     assert status.state is State.COMPLETED and status.hosts == ("ge4", "ge1", "ge2", "ge3")
 
 
-def test_of_several_records_of_a_job_the_last_is_used() -> None:
-    assert recorded("qacct").stdout.count("jobnumber    11 ") > 1
-    assert "ended by SIGKILL" in ENGINE.accounting_query([]).read(recorded("qacct"))["11"].reason
-
-
-@pytest.mark.parametrize("name", ["qacct_unknown", "qacct_no_file"])
-def test_a_job_that_accounting_does_not_know_is_absent_and_not_completed(name: str) -> None:
-    assert ENGINE.accounting_query([]).read(recorded(name)) == {}
-
-
-def test_accounting_that_fails_says_nothing_about_jobs() -> None:
+def test_a_job_that_accounting_does_not_know_is_absent_and_accounting_that_fails_says_nothing() -> None:
+    for name in ("qacct_unknown", "qacct_no_file"):
+        assert ENGINE.accounting_query([]).read(recorded(name)) == {}
     said = Finished(("qacct",), 1, "no jobs running since startup\n", "/sge/common/accounting: Permission denied\n")
     with pytest.raises(SiteError, match="Permission denied"):
         ENGINE.accounting_query([]).read(said)
@@ -209,14 +171,11 @@ def test_a_job_is_ended_by_qdel_and_a_task_too() -> None:
         recorded("qdel_unknown").check("cancelling job 99999")
 
 
-@pytest.mark.parametrize("variable", ["PE_HOSTFILE", "SGE_JOB_HOSTLIST"])
-def test_the_hosts_of_a_job_come_in_its_order(variable: str, tmp_path: Path) -> None:
+def test_the_hosts_of_a_job_come_in_its_order_and_without_a_parallel_environment_it_has_its_own(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text(recorded("pe_hostfile").stdout)
-    found = ENGINE.hosts({"JOB_ID": "10", variable: str(tmp_path / "hosts")}, "node3")
-    assert found == ["node3", "node1", "node2"]
-
-
-def test_a_job_without_a_parallel_environment_has_the_host_it_is_on() -> None:
+    for variable in ("PE_HOSTFILE", "SGE_JOB_HOSTLIST"):
+        found = ENGINE.hosts({"JOB_ID": "10", variable: str(tmp_path / "hosts")}, "node3")
+        assert found == ["node3", "node1", "node2"]
     assert ENGINE.hosts({"JOB_ID": "10"}, "node3") == ["node3"]
 
 
@@ -242,3 +201,60 @@ def test_a_limit_of_a_queue_in_plain_digits_is_seconds(h_rt: str, seconds: float
 def test_the_user_is_the_one_of_the_process_whatever_logname_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "somebody-else")
     assert "somebody-else" not in GridEngine().find_query("digits").command
+
+
+def request(**changes: object) -> Request:
+    values = dict(
+        name="digits-1", nodes=4, ranks_per_node=2, cpus_per_rank=3, gpus_per_node=2, memory_bytes=3 * 2**30,
+        time_s=3690.5, queue="main.q", account="lab", ask=("-pe mpi 8",), extra=("-m n",),
+        stdout=Path("/r/job.out"), stderr=Path("/r/job.err"),
+    )  # fmt: skip
+    return Request(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_the_directives() -> None:
+    assert ENGINE.directives(request()) == [
+        f"#$ {option}" for option in (
+            "-N digits-1", "-pe mpi 8", "-l h_rt=01:01:31", "-S /bin/bash", "-j y", "-o /dev/null", "-notify", "-r n",
+            "-l mem_free=1536M", "-q main.q", "-P lab", "-m n",
+        )
+    ]  # fmt: skip
+
+
+def test_the_directives_of_an_array_that_waits_of_hosts_that_are_left_out_and_of_blanks() -> None:
+    lines = ENGINE.directives(request(after=("7",), after_any=("9",), array=20, parallel=4, exclude=("n3", "n7")))
+    assert {"#$ -hold_jid 7,9", "#$ -t 1-20", "#$ -tc 4", "#$ -l hostname=!(n3|n7)"} <= set(lines)
+    assert '#$ -P "group 1"' in ENGINE.directives(request(account="group 1"))
+
+
+@pytest.mark.parametrize("more", [{"nodes": 2}, {"ranks_per_node": 2}, {"cpus_per_rank": 2}, {"gpus_per_node": 1}])
+def test_a_site_without_ask_gets_the_way_to_write_it_if_a_job_needs_more_than_a_slot(more: dict[str, int]) -> None:
+    one = dict(nodes=1, ranks_per_node=1, cpus_per_rank=1, gpus_per_node=0, ask=())
+    assert not any("-pe" in line for line in ENGINE.directives(request(**one)))
+    with pytest.raises(UserError, match=r'ask: \["-pe NAME \{ranks\}"\].*ask: \["-l rt_F=\{nodes\}"\]'):
+        ENGINE.directives(request(**{**one, **more}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"queue": 'a b" -l evil=1 "c'}, "holds '\"': Grid Engine's directives cannot contain a quote"),
+        ({"account": "it's"}, "'account': \"it's\" holds"),
+        ({"account": "a\\"}, "cannot contain a quote or a backslash"),
+        ({"queue": "a#b"}, "Grid Engine's directives end there"),
+        ({"queue": "-x"}, "begins with '-'"),
+        ({"name": "a\n-q x"}, "a directive is one line"),
+        ({"account": "a" * 2100}, "may have 2000 bytes"),
+        ({"extra": ("-ac color=#fff",)}, "submit_args"),
+    ],
+)
+def test_a_value_that_a_directive_cannot_carry_is_refused(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=re.escape(says)):
+        ENGINE.directives(request(**changes))
+
+
+def test_a_job_does_not_store_all_of_a_logins_environment_and_a_sites_own_words_come_before_the_script() -> None:
+    command = ENGINE.submit_command(Path("/r/job.sh"), request(submit_args=("-g", "gaa50000")))
+    assert command == ["qsub", "-terse", "-v", "PATH,LD_LIBRARY_PATH", "-g", "gaa50000", "/r/job.sh"], (
+        "with -V qstat -j would show everybody the keys and tokens of a login"
+    )

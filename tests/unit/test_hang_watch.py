@@ -123,10 +123,8 @@ def test_a_stopped_rank_ends_a_training_after_ten_seconds(job: Callable[..., Job
     training.states[2] = "T"
     assert 10 <= training.ended_s() <= 14
     assert training.end.cause is Cause.HANG and training.end.ranks == (2,)
-    assert (
-        training.end.reason.startswith("no progress for 1")
-        and " (limit: 10 s for steps): rank 2" in training.end.reason
-    )
+    reason = training.end.reason
+    assert reason.startswith("no progress for 1") and " (limit: 10 s for steps): rank 2" in reason
 
 
 @pytest.mark.parametrize(("grid", "least_s"), [((4,), 10), ((2, 2), 60)])
@@ -248,16 +246,13 @@ def test_what_real_processes_do_is_seen_without_their_stacks(does: str) -> None:
         assert symptom([0], {0: where_is(pid)}, {0: first}) is shows
 
 
-def test_a_process_that_began_after_the_last_sign_is_work_whatever_it_does() -> None:
+def test_a_process_behind_a_shell_is_seen_to_be_stopped_or_at_work() -> None:
     with started(WAITS_FOR_SLEEP) as pid:
         now = where_is(pid)
         assert symptom([0], {0: now}, {0: now}, idle_s=60.0) is Symptom.WORKING
         assert now.work
         old = replace(now, work=replace(now.work, youngest_s=now.work.at_s - 100.0))
         assert symptom([0], {0: old}, {0: old}, idle_s=60.0) is Symptom.UNSEEN
-
-
-def test_a_stopped_process_behind_a_shell_is_seen() -> None:
     with started(WAITS_FOR_SLEEP) as pid:
         os.kill(proc.child_of(pid), signal.SIGSTOP)
         until(lambda: proc.work_of(pid).stopped, "the stop", 10)

@@ -109,13 +109,10 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
     base = {
         "run": {"name": "x", "site": "site.yaml", "train": {}},
         "site": {
-            "scheduler": name,
-            "launcher": "spawn",
-            "ask": ["-pe mpi {ranks}"] if name == "gridengine" else [],
-            "runs": str(folder / "my runs"),
-            "python": str(folder / "my 'python"),
+            "scheduler": name, "launcher": "spawn", "ask": ["-pe mpi {ranks}"] if name == "gridengine" else [],
+            "runs": str(folder / "my runs"), "python": str(folder / "my 'python"),
         },
-    }
+    }  # fmt: skip
 
     def read_and_rendered(document: dict[str, Any]) -> None:
         shutil.rmtree(folder, ignore_errors=True)

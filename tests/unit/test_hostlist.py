@@ -27,25 +27,21 @@ def test_folding_is_the_inverse_of_expanding(parts: list[str | list[str]]) -> No
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
-        ("n[3,1]", ["n3", "n1"]),
-        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
-        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
-        ("n[1,1]", ["n1", "n1"]),
+        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]), ("n[3,1]", ["n3", "n1"]), ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("n[098-101]", ["n098", "n099", "n100", "n101"]), ("n[1,1]", ["n1", "n1"]),
         ("login,g0001,h2-x", ["login", "g0001", "h2-x"]),
     ],
-)
+)  # fmt: skip
 def test_lists_are_as_slurm_writes_them(text: str, names: list[str]) -> None:
     assert fold(names) == text
 
 
-def test_a_hundred_thousand_hosts() -> None:
+def test_many_hosts_are_folded_and_expanded_and_a_name_with_brackets_is_refused() -> None:
     assert fold([f"g{i:06}" for i in range(100_000)]) == "g[000000-099999]"
-
-
-def test_a_host_name_with_brackets_is_refused() -> None:
     with pytest.raises(SiteError, match="cannot be written in a host list"):
         fold(["n1", "n[2]"])
+    assert expand("r[1-2]n[08-09]x") == ["r1n08x", "r1n09x", "r2n08x", "r2n09x"]
+    assert len(expand("n[1-1000][1-1000]")) == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -74,11 +70,6 @@ def test_text_that_is_no_host_list_gets_a_short_error(text: str, says: str) -> N
     with pytest.raises(SiteError, match=re.escape(says)) as told:
         expand(text)
     assert len(str(told.value)) < 600
-
-
-def test_several_brackets_and_text_after_them() -> None:
-    assert expand("r[1-2]n[08-09]x") == ["r1n08x", "r1n09x", "r2n08x", "r2n09x"]
-    assert len(expand("n[1-1000][1-1000]")) == 1_000_000
 
 
 @pytest.mark.parametrize(

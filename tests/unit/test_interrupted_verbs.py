@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
-from torusrun.orchestrator.base.states import State
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder.records import End
 
 SAID = "torusrun: interrupted; submitted runs continue\n"
 CALLS = ("open", "mkdir", "rename", "replace", "unlink", "rmdir", "link", "symlink", "scandir")
@@ -70,7 +68,7 @@ def hidden(home: Path) -> set[str]:
 def test_an_interrupted_verb_leaves_nothing_half_done(
     verb: str, words: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    make(write_specs(home), DONE)
     (home / "out").mkdir()
     monkeypatch.chdir(home)
     before, command, calls = home.with_name("before"), [verb, *words.split()], Calls()

@@ -15,6 +15,7 @@ import pytest
 
 from tests.unit.clock import Clock
 from tests.unit.slurm_programs import SlurmPrograms
+from tests.unit.verbs import Patch
 from tests.waiting import until
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
@@ -118,9 +119,7 @@ def test_an_attempt_without_an_end_is_over_when_the_next_job_asks(run: RunFolder
     assert end and end.state is State.FAILED and "without a record of the attempt's end" in end.reason
 
 
-def test_a_job_that_began_again_without_its_first_host_names_that_host(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_began_again_without_its_first_host_names_that_host(run: RunFolder, monkeypatch: Patch) -> None:
     said = Finished(
         ("pbsnodes", "pn1"), 0, (Path(__file__).parent / "recorded/openpbs/chain/node_down.txt").read_text(), ""
     )
@@ -133,13 +132,6 @@ def test_a_job_that_began_again_without_its_first_host_names_that_host(
     assert "lost pn1, the first host of its job" in end.reason and "node down: communication closed" in end.reason
     alive = Finished(said.argv, 0, said.stdout.replace("state = down", "state = free"), "")
     assert PBS().host_query("pn1").read(alive) == ""
-
-
-def test_an_end_that_found_no_room_in_the_ledger_is_added_to_it(run: RunFolder) -> None:
-    LIMIT.write(run.attempt(1).end)
-    assert next_step(run, HERE, begin=False) == Resume(2)
-    end = ledger.last(ledger.events(run.ledger), Ended, 1)
-    assert end and end.cause is LIMIT.cause
 
 
 def test_a_setup_that_fails_before_anything_began_closes_the_run_with_its_end_on_record(run: RunFolder) -> None:
@@ -187,7 +179,7 @@ FAILS = ended(How.LAUNCHER_FAILED, exit_code=1, said="Unable to contact slurm co
 
 
 def test_attempts_that_the_launcher_ends_are_not_in_vain_and_follow_more_and_more_slowly(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, monkeypatch: Patch
 ) -> None:
     waits = []
     FAILS.write(run.attempt(1).end)
@@ -333,7 +325,7 @@ def test_a_run_that_fits_on_no_number_of_hosts_that_is_left_is_left_to_the_next_
 
 
 def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, monkeypatch: Patch
 ) -> None:
     sent: list[Path] = []
     monkeypatch.setattr(stage, "broadcast", lambda scheduler, image, folder, python, attempt: sent.append(attempt))
@@ -401,7 +393,7 @@ def test_a_step_of_the_script_that_fails_in_a_later_job_is_the_end_of_its_attemp
     assert end.reason.startswith("`module load x` ended with exit code 3 on ") and not run.attempt(3).folder.exists()
 
 
-def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_of_an_end_that_cannot_be_read_stays(run: RunFolder, monkeypatch: Patch) -> None:
     monkeypatch.setattr(recorded, "time", Clock())
     path = run.attempt(1).end
     path.write_text("{")
@@ -435,7 +427,7 @@ WRITTEN = {  # while a slow squeue is asked, by the jobs of the run
     ],
 )
 def test_a_run_is_not_completed_by_the_exit_code_of_its_jobs(
-    run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, written: str, done: bool, state: State
+    run: RunFolder, home: Path, monkeypatch: Patch, written: str, done: bool, state: State
 ) -> None:
     ledger_now, later = run.ledger.read_bytes(), home / "later.jsonl"
     for event in WRITTEN[written]:

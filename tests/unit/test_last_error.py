@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.unit.run_folders import make, write_specs
+from tests.unit.verbs import prints
+from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, last_error, read_last
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import MOST_BLOCKS, MOST_LINES, Tracebacks
+from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 RECORDED = Path(__file__).parent / "recorded" / "errors"
 TB = 'Traceback (most recent call last):\n  File "/home/a/train.py", line 12, in <module>\n    main()'
@@ -94,14 +103,11 @@ def test_of_a_torchrun_the_worker_that_failed_first_is_known() -> None:
     assert raised and (raised.rank, raised.exit_code, raised.signal) == (1, 1, None)
 
 
-def test_an_error_is_searched_beyond_what_was_written_after_it(tmp_path: Path) -> None:
+def test_an_error_is_searched_beyond_what_was_written_after_it_and_in_a_large_log_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"{TB}\nKeyError: 7\n" + "#5 0x00007f in start_thread () from libc.so.6\n" * 4000)
     assert read_last(log).reason == "KeyError: 7"
     assert read_last(tmp_path / "none") == LoggedError()
-
-
-def test_the_end_of_a_large_log_is_read_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 1 << 28)
@@ -116,3 +122,93 @@ def test_a_long_line_with_the_marks_of_a_progress_bar_is_read_in_no_time() -> No
     began_s = time.thread_time()
     assert last_error(["5%|" + "|/" * 1900 + " [", "ValueError: bad"]).reason == "ValueError: bad"
     assert time.thread_time() - began_s < 5.0, "it took 20 s"
+
+
+# `logs --errors`: tracebacks out of everything that was written, each once, and the ranks that ended badly.
+
+
+CHAINED = """
+def inner(): raise KeyError("a")
+def outer():
+    try: inner()
+    except KeyError as error: raise ValueError("b") from error
+try: outer()
+except ValueError: {}["c"]
+"""
+
+
+@pytest.fixture
+def run(home: Path) -> RunFolder:
+    return make(write_specs(home), End(State.FAILED, "rank 1 ended with exit code 1"))
+
+
+def tracebacks(lines: list[str]) -> list[list[str]]:
+    reader: Tracebacks[str] = Tracebacks()
+    for line in lines:
+        reader.add(line, line)
+    return [block.rows for block in reader.taken(final=True)]
+
+
+def crash(program: str) -> list[str]:
+    """What Python really prints when a program crashes."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stderr.splitlines()
+
+
+def test_a_traceback_is_one_block_with_the_exceptions_that_caused_it_and_prefixes_do_not_hide_it() -> None:
+    shown = crash(CHAINED)
+    assert shown[-1].startswith("KeyError") and sum("Traceback" in line for line in shown) == 3
+    (block,) = tracebacks(["before", "  indented", *shown, "after", "  indented"])
+    assert block == [line for line in shown if line]
+    first, second = crash("1 / 0"), crash("raise ValueError('x')")
+    blocks = tracebacks([*(f"[rank0]: {line}" for line in first), "step 3", *second])
+    assert blocks == [[f"[rank0]: {line}" for line in first], second]
+
+
+def test_the_blocks_of_a_file_are_bounded() -> None:
+    lines = ["Traceback (most recent call last):", *["  File x"] * (2 * MOST_LINES), "ValueError"] * (MOST_BLOCKS + 5)
+    blocks = tracebacks(lines)
+    assert len(blocks) == MOST_BLOCKS and {len(block) for block in blocks} == {MOST_LINES}
+
+
+def test_errors_are_shown_once_with_the_ranks_that_failed(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    attempt, shown = run.attempt(1), crash("1 / 0")
+    for rank in (1, 2):
+        attempt.rank_log(rank).write_text("\n".join(["epoch 1", *shown]) + "\n")
+    attempt.rank_log(3).write_text("out of memory\n")
+    RankEnd(1, "node1", 1, 10.0, exit_code=1).write(attempt.rank_end(1))
+    RankEnd(2, "node1", 2, 11.0, exit_code=1).write(attempt.rank_end(2))
+    RankEnd(3, "node1", 3, 9.0, signal=9).write(attempt.rank_end(3))
+    assert prints(capsys, "logs", run.run_id, "--errors").splitlines() == [
+        *(f"1 | {line}" for line in shown),
+        "(the traceback of rank 1 is also that of rank 2)",
+        "rank 3 (node1, local rank 3) was killed by SIGKILL",
+        "3 | out of memory",
+        "rank 1 (node1, local rank 1) ended with exit code 1",
+        "rank 2 (node1, local rank 2) ended with exit code 1",
+    ]
+    main(["logs", run.run_id, "--errors", "--grep", "ZeroDivision"])
+    assert capsys.readouterr().out == "1 | ZeroDivisionError: division by zero\n"
+
+
+def test_the_jobs_output_is_shown_where_no_rank_says_why(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    run.attempt(1).stderr.write_text("mpirun: not found\n")
+    assert main(["logs", run.run_id, "--errors"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "mpirun: not found\n"
+    assert said.err.startswith(
+        "torusrun: no traceback, and no rank that ended badly; attempt 1 is FAILED, rank 1 ended"
+    )
+
+
+def test_a_run_without_errors(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(write_specs(home), End(State.COMPLETED, "well"))
+    assert main(["logs", run.run_id, "--errors"]) == 0
+    assert capsys.readouterr() == ("", "torusrun: no traceback, and no rank that ended badly\n")
+    assert prints(capsys, "logs", run.run_id, "--errors", "--follow") == ""
+
+
+def test_a_rank_that_only_lost_its_connection_is_shown_too(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    RankEnd(0, "node1", 0, 9.0, exit_code=69, meaning=Meaning.CUT_OFF).write(run.attempt(1).rank_end(0))
+    main(["logs", run.run_id, "--errors"])
+    assert "rank 0 (node1, local rank 0) lost its connection to another rank" in capsys.readouterr().out

@@ -47,16 +47,13 @@ def test_what_the_name_of_a_launcher_says(program: str, pmi: Pmi, one_node: bool
     assert (found.pmi, found.one_node, found.built_in) == (pmi, one_node, program == "spawn")
 
 
-def test_under_pbs_mpirun_goes_through_the_scheduler(tmp_path: Path) -> None:
+def test_ranks_are_started_through_the_scheduler_or_as_the_site_says(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun")
     agent = words[words.index("plm_rsh_agent") + 1]
     assert agent.startswith("/opt/py -u /") and agent.endswith(
         "/entry/torusrun torusrun.orchestrator.schedulers.remote_shell pbs"
     )
     assert {"--leave-session-attached", "--oversubscribe"} <= set(words)
-
-
-def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun\nremote_shell: ssh")
     assert words[words.index("plm_rsh_agent") + 1] == "ssh"
     words = launched(tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]')
@@ -65,6 +62,9 @@ def test_a_site_says_how_its_nodes_are_reached(tmp_path: Path) -> None:
         tmp_path, 'scheduler: gridengine\nlauncher: mpirun\nask: ["-pe mpi {ranks}"]\nremote_shell: scheduler'
     )
     assert words[words.index("plm_rsh_agent") + 1].endswith(".remote_shell gridengine")
+    words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun", OPEN_MPI[5])
+    assert "seq:file=hostfile:OVERSUBSCRIBE" in words and "plm_ssh_agent" in words
+    assert not {"--oversubscribe", "--mca", "routed"} & set(words)
 
 
 def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path) -> None:
@@ -76,12 +76,6 @@ def test_hydra_goes_through_the_scheduler_wherever_that_has_a_way(tmp_path: Path
     assert rest.endswith("/entry/torusrun torusrun.orchestrator.schedulers.remote_shell gridengine")
     words = launched(tmp_path, "scheduler: pbs\nlauncher: mpiexec.hydra\nremote_shell: ssh")
     assert words[words.index("-launcher") + 1] == "ssh" and "-launcher-exec" not in words
-
-
-def test_open_mpi_5_has_other_options(tmp_path: Path) -> None:
-    words = launched(tmp_path, "scheduler: pbs\nlauncher: mpirun", OPEN_MPI[5])
-    assert "seq:file=hostfile:OVERSUBSCRIBE" in words and "plm_ssh_agent" in words
-    assert not {"--oversubscribe", "--mca", "routed"} & set(words)
 
 
 @pytest.mark.parametrize("program", ["mpirun", "mpiexec"])
@@ -125,12 +119,8 @@ def started(folder: Path, name: str, version: str, host: str) -> list[str]:
     launcher = launchers.named(name, version)
     told = Launch(sys.executable, 1, 4, 1, folder / "hostfile", passed=("PATH",))
     argv = [*launcher.command(told), "bash", "-c", SHOW, "show", *launcher.numbers]
-    env = {
-        **os.environ,
-        **launcher.environment(told),
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    }
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {**os.environ, **launcher.environment(told), **as_root}
     said = subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=60, check=True)
     return sorted(said.stdout.splitlines())
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests import machine
 from tests.unit.run_folders import make, write_specs
-from torusrun.orchestrator.base.errors import UserError
+from tests.unit.verbs import prints
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder import ledger
@@ -20,16 +20,10 @@ from torusrun.orchestrator.run.folder.events import Submitted
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.show.logs.files import logs
 from torusrun.orchestrator.show.logs.reading import Filter, Reading
 from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile, newest_line, tail
 
 Said = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 @pytest.fixture
@@ -51,8 +45,7 @@ def texts(source: FollowedFile) -> list[str]:
 def test_rank_0_is_shown_as_it_wrote(run: RunFolder, capsys: Said) -> None:
     assert main(["logs", run.run_id]) == 0
     assert capsys.readouterr() == ("a line of rank 0\nanother\n", "")
-    assert main(["logs", run.run_id, "--rank", "3"]) == 0
-    assert capsys.readouterr().out == "a line of rank 3\nanother\n"
+    assert prints(capsys, "logs", run.run_id, "--rank", "3") == "a line of rank 3\nanother\n"
 
 
 def test_all_lines_come_with_their_origin_and_the_last_one_without_an_end_too(run: RunFolder) -> None:
@@ -74,8 +67,7 @@ def test_only_lines_that_match(run: RunFolder, capsys: Said) -> None:
 
 @pytest.mark.parametrize("option", ["-n", "--tail"])
 def test_the_last_lines(option: str, run: RunFolder, capsys: Said) -> None:
-    assert main(["logs", run.run_id, "--rank", "3", option, "1"]) == 0
-    assert capsys.readouterr().out == "another\n"
+    assert prints(capsys, "logs", run.run_id, "--rank", "3", option, "1") == "another\n"
     main(["logs", run.run_id, "--all", option, "1", "--grep", "rank [012]"])
     assert capsys.readouterr().out == "2 | a line of rank 2\n"
     main(["logs", run.run_id, "--all", option, "2"])
@@ -198,15 +190,12 @@ def test_a_log_that_is_replaced_is_read_from_its_beginning(tmp_path: Path) -> No
     assert texts(source) == ["two", "three"]
 
 
-def test_a_line_ends_with_a_line_break_alone(tmp_path: Path) -> None:
+def test_a_line_ends_with_a_line_break_alone_or_at_a_block(tmp_path: Path) -> None:
     """And of a progress bar, drawn over and over in one line, the newest state is shown, as a terminal would."""
     path = tmp_path / "log"
     path.write_bytes("a\x0bb\x0cc\x1cd\u2028e\n\n  0%|  |\r 50%|# |\r100%|##|\n windows\r\n\r\n1\r2\r".encode())
     found = [line.text for line in FollowedFile("", path).new(whole=False)]
     assert found == ["a\x0bb\x0cc\x1cd\u2028e", "", "100%|##|", " windows", "", "2"]
-
-
-def test_a_line_longer_than_a_block_comes_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * (2 * BLOCK_BYTES + 5) + b"\nend\n")
     found = texts(FollowedFile("", path))
@@ -253,18 +242,6 @@ def test_control_characters_reach_a_file_and_no_terminal(
     wrote = os.read(reader, 1000) if into == "pipe" else (tmp_path / into).read_bytes()
     os.close(reader)
     assert wrote.decode() == f"{shown}\n"
-
-
-def test_an_unknown_attempt_or_rank(run: RunFolder) -> None:
-    with pytest.raises(UserError, match=r"has no attempt 2 \(it has: 1\)"):
-        logs(run, 2)
-    for rank in (4, -1):
-        with pytest.raises(UserError, match=f"has no rank {rank}: its ranks are 0 to 3"):
-            told(run, rank)
-
-
-def test_following_a_run_that_is_over_ends(run: RunFolder) -> None:
-    assert list(map(str, Reading(run, Filter()).lines(until_over=True))) == told(run)
 
 
 def test_the_end_of_a_log(tmp_path: Path) -> None:

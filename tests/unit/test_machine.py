@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.cluster.processes import Busy, taken
+from tests.unit.verbs import Patch
 
 TESTS = Path(__file__).resolve().parents[1]
 WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
@@ -28,16 +29,14 @@ def test_root_without_capabilities_has_no_lab() -> None:
 
 
 @pytest.mark.parametrize(("option", "kept"), [([], "unit"), (["--labs"], "lab")])
-def test_labs_run_alone_and_only_if_they_are_asked_for(
-    option: list[str], kept: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labs_run_alone_and_only_if_they_are_asked_for(option: list[str], kept: str, monkeypatch: Patch) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     paths = {"lab": "tests/lab/test_slurm_lab.py", "unit": "tests/unit/test_plain.py"}
     listed = said(sys.executable, "-m", "pytest", "--collect-only", "-q", *option, *paths.values())
     assert set(re.findall(r"^(.*?)::", listed, re.MULTILINE)) == {paths[kept]}
 
 
-def test_a_lab_that_another_run_has_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_that_another_run_has_is_refused_at_once(tmp_path: Path, monkeypatch: Patch) -> None:
     lock = tmp_path / "lock"
     monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "another")
     held = taken(lock)

@@ -84,10 +84,8 @@ def test_a_site_that_was_named_from_the_working_directory_gets_the_measurement(
     monkeypatch.chdir(tmp_path / "elsewhere")
     Path("mine.yaml").write_text(SITE)
     measured = run_that_measured(tmp_path, rows())
-    assert (
-        measurements.keep(str(run_file), measured, site="./mine.yaml", settings=[])[0].resolve()
-        == Path("mine.measured").resolve()
-    )
+    kept = measurements.keep(str(run_file), measured, site="./mine.yaml", settings=[])[0]
+    assert kept.resolve() == Path("mine.measured").resolve()
 
 
 def test_a_measurement_that_differs_beyond_all_bounds_leaves_a_site_that_can_be_read(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.api import dry_run
 from torusrun.orchestrator.cli.main import main
@@ -18,7 +19,7 @@ DATA = "train: {model: resnet18, data: {name: imagefolder, options: {root: ROOT}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, home: Path, monkeypatch: Patch) -> Path:
     (tmp_path := tmp_path / "work").mkdir()
     for name in ("train.py", "tool.sh", "ready.sif"):
         (tmp_path / name).write_text("")
@@ -71,9 +72,7 @@ def written(folder: Path, run: str, scheduler: str = "local", more: str = "") ->
         (WEIGHTS, "3:26", "'train.model.weights': there is no FOLDER/images.safetensors"),
     ],
 )
-def test_what_is_missing_is_refused(
-    run: str, place: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_is_refused(run: str, place: str, says: str, folder: Path, capsys: Capsys) -> None:
     spec = written(folder, run)
     for verb in ("plan", "submit"):
         assert main([verb, str(spec)]) == 2
@@ -122,7 +121,7 @@ def test_files_of_other_runs_may_be_made_before_a_run_begins(folder: Path) -> No
     [("nfs4", "/", False), ("ext4", "/", False), ("nfs4", "FOLDER", True), ("xfs", "FOLDER", False)],
 )
 def test_nodes_of_a_cluster_share_its_network_file_systems(
-    kind: str, point: str, refused: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, point: str, refused: bool, folder: Path, monkeypatch: Patch
 ) -> None:
     """By /proc/self/mountinfo. This machine may be a laptop, so that its own disks say nothing."""
     mounts = folder / "mountinfo"
@@ -138,7 +137,7 @@ def test_nodes_of_a_cluster_share_its_network_file_systems(
 
 
 @pytest.mark.parametrize("name", ["ignored.py", ".venv/bin/python"])
-def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypatch: Patch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("HOME", str(folder.parent / "home"))
     subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)
@@ -170,7 +169,7 @@ def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypat
     ],
 )
 def test_a_training_without_its_packages_is_refused(
-    lacks: str, more: str, says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    lacks: str, more: str, says: str, folder: Path, capsys: Capsys
 ) -> None:
     python = folder / "bin" / "python"
     python.write_text(f"#!/bin/sh\necho a banner\necho lacks {lacks}\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.plan import fits_mpi
 from torusrun.orchestrator.run.plan.plan import plan
@@ -36,7 +37,7 @@ def linked(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_program_that_is_linked_with_mpi_is_refused(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_is_linked_with_mpi_is_refused(linked: Path, capsys: Capsys) -> None:
     spec = written(linked, "[./ring]")
     for verb in ("plan", "submit"):
         assert main([verb, str(spec)]) == 2
@@ -50,7 +51,7 @@ def test_a_program_that_is_linked_with_mpi_is_refused(linked: Path, capsys: pyte
     assert plan(written(linked, "[./ring]", ranks=1))
 
 
-def test_no_answer_of_ldd_refuses_nothing(linked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_answer_of_ldd_refuses_nothing(linked: Path, monkeypatch: Patch) -> None:
     (linked / "bin").mkdir()
     (linked / "bin/ldd").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     (linked / "bin/ldd").chmod(0o755)
@@ -64,9 +65,7 @@ def test_no_answer_of_ldd_refuses_nothing(linked: Path, monkeypatch: pytest.Monk
     ("script", "line"),
     [(IMPORTS, 2), ("'''Text.'''\nimport mpi4py.MPI as MPI\n", 2), ("from mpi4py import MPI, rc\n", 1)],
 )
-def test_a_script_that_imports_mpi_is_refused(
-    script: str, line: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_that_imports_mpi_is_refused(script: str, line: int, tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "x.py").write_text(script)
     spec = written(tmp_path, "[python3, -u, x.py]")
     assert main(["plan", str(spec)]) == 2

@@ -91,9 +91,8 @@ def test_the_shipped_sites_take_as_long_as_their_networks(
 
 def ring_over(near_s: float, far_s: float) -> PhaseLinks:
     """16 ranks on 4 nodes; hops of 12 ranks to the next within a node and 3 between nodes."""
-    return regular.all_reduce(
-        Network((Level("node", 4, 1e12, near_s), Level("cluster", 4, 1e12, far_s, 4))), (16,), "nccl"
-    ).phases[0]
+    levels = Level("node", 4, 1e12, near_s), Level("cluster", 4, 1e12, far_s, 4)
+    return regular.all_reduce(Network(levels), (16,), "nccl").phases[0]
 
 
 def test_a_slower_link_adds_its_latency_to_every_hop_and_a_quicker_one_takes_its_share() -> None:

@@ -70,16 +70,13 @@ def queued(cluster: Cluster) -> RunFolder:
     return run
 
 
-def test_a_queued_attempt_does_not_make_a_running_run_pending(queued: RunFolder) -> None:
+def test_a_queued_attempt_makes_no_running_run_pending_unless_its_job_is_gone(
+    queued: RunFolder, cluster: Cluster
+) -> None:
     (view,) = views([queued], fresh=True)
     assert (view.state, view.attempt, view.job, view.hosts) == (State.RUNNING, 1, "1", ("n1",))
     (newest,) = views([queued], fresh=True, newest=True)
     assert (newest.state, newest.attempt, newest.job) == (State.PENDING, 2, "2")
-
-
-def test_a_run_whose_job_is_gone_without_a_record_is_what_its_queued_attempt_is(
-    queued: RunFolder, cluster: Cluster
-) -> None:
     cluster.program("squeue", "echo '2|PENDING|Priority|'")
     (view,) = views([queued], fresh=True)
     assert (view.state, view.attempt) == (State.PENDING, 2)

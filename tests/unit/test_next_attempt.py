@@ -140,11 +140,8 @@ def test_an_error_that_repeats_soon_is_the_same_whatever_the_program_writes_at_i
 
 
 def test_a_submission_ends_at_the_attempt_that_a_client_or_a_hand_over_submitted() -> None:
-    events = [
-        *attempts(None, None),
-        Submitting(3, "x.3", follows=2, jobs=9),
-        Submitting(4, "x.3", follows=3, by="7_0"),
-    ]
+    events = [*attempts(None, None), Submitting(3, "x.3", follows=2, jobs=9)]
+    events.append(Submitting(4, "x.3", follows=3, by="7_0"))
     assert first_of_submission(events, 4) == 3 and first_of_submission(events, 2) == 1
 
 
@@ -276,7 +273,7 @@ def test_a_run_has_hope_until_its_ends_say_otherwise(ends: list[Cause], why: str
     assert (found.why if found else "") == why
 
 
-def test_a_run_without_a_start_stops_for_its_files_and_for_the_same_bad_host() -> None:
+def test_a_run_without_a_start_or_without_the_nodes_of_its_next_phase_stops() -> None:
     begun = [Submitting(1, "x.1", jobs=9), Submitted(1, "7")]
     for cause in (Cause.CONFIGURATION, Cause.IMAGE):
         found = hopeless([*begun, Ended(1, cause.state, "", cause)], 1, (None, ""), {}, 2)
@@ -284,9 +281,6 @@ def test_a_run_without_a_start_stops_for_its_files_and_for_the_same_bad_host() -
     given = [GivenBadHosts(1, f"7_{task}", {"n3": "lost twice"}) for task in range(3)]
     found = hopeless([*begun, Ended(1, State.NODE_FAIL, "", Cause.BAD_HOST), *given], 1, (None, ""), {}, 2)
     assert found and found.hosts == ("n3",)
-
-
-def test_a_run_whose_next_phase_could_not_be_submitted_stops() -> None:
     end = Ended(1, State.TIMEOUT, "", Cause.STOPPED, evidence={"wanted": "phase 2 needs 4 nodes"})
     found = hopeless([*attempts(None), end], 1, (None, ""), {}, 2)
     assert found and "needs other nodes" in found.why

@@ -186,14 +186,10 @@ def test_a_rank_that_nobody_listens_to_continues_and_is_heard_later(
 @pytest.mark.parametrize(
     "said",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"x" * 5000,
-        b'{"rank": 3}',
+        b"", b"{", b"[]", b"x" * 5000, b'{"rank": 3}',
         b'{"rank": 7, "step": 1, "step_s": 1, "largest_s": 1, "waited": 0}',
     ],
-)
+)  # fmt: skip
 def test_what_no_rank_of_this_node_would_say_is_passed_over(told: StepsTold, said: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         out.sendto(said, heartbeat.address(TOKEN))

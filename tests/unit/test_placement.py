@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.start.launch_order import fabric
-from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.place.hosts.same_host import this_host, without
 from torusrun.orchestrator.place.placement.grid import Grid, asked
 from torusrun.orchestrator.place.placement.mapping import Placement, misplaced, place
@@ -66,14 +65,11 @@ def test_every_grid_that_an_error_offers_fits_and_has_as_many_levels(ranks: int,
     assert all(math.prod(dims) == ranks and len(dims) == len(wrong) for dims in offered)
 
 
-def test_the_levels_of_a_grid_are_listed_from_the_outside_in() -> None:
-    words = [Grid(dims).words for dims in ((8,), (4, 2), (4, 16, 2))]
-    assert words == ["8 ranks in one group", "2 rows of 4 ranks", "2 groups of 16 rows of 4 ranks"]
-
-
-def test_too_few_hosts_are_refused() -> None:
+def test_too_few_hosts_are_refused_and_few_of_many_are_named() -> None:
     with pytest.raises(SiteError, match=r"allocated 1 host \(n1\); a grid of 2x2 with 2 ranks per node needs 2"):
         place(Grid((2, 2)), ["n1", "n1"], 2)
+    with pytest.raises(SiteError, match=r"the scheduler allocated 999 hosts \(n0, .*, n7 and 991 more\)"):
+        place(Grid((2, 2)), [f"n{n}" for n in range(999)], 2)
 
 
 def test_the_error_of_a_misplaced_rank_names_both_places() -> None:
@@ -113,27 +109,6 @@ def test_a_host_of_another_name_is_known_by_its_address_unless_every_host_has_th
         assert this_host(["192.0.2.1", address], "") == address
 
 
-@pytest.mark.parametrize(
-    ("text", "hosts"),
-    [
-        ("n1", ["n1"]),
-        ("n[1-3,7]", ["n1", "n2", "n3", "n7"]),
-        ("n[3,1]", ["n3", "n1"]),
-        ("b1,a[01-02]", ["b1", "a01", "a02"]),
-        ("r[1-2]n[1-2]-x", ["r1n1-x", "r1n2-x", "r2n1-x", "r2n2-x"]),
-        ("n[098-101]", ["n098", "n099", "n100", "n101"]),
-    ],
-)
-def test_host_lists_expand_in_order(text: str, hosts: list[str]) -> None:
-    assert expand(text) == hosts
-
-
-@pytest.mark.parametrize("text", ["n[1-", "n[3-1]", "n[a]", "", "a,,b", "n]1[", "n[1]]", "n 1"])
-def test_damaged_host_lists_are_refused(text: str) -> None:
-    with pytest.raises(SiteError, match="not a host list"):
-        expand(text)
-
-
 def test_ranks_share_the_adapters_in_order() -> None:
     beside = [fabric(["mlx5_0", "mlx5_1"], rank, 4)["UCX_NET_DEVICES"] for rank in range(4)]
     assert beside == ["mlx5_0:1", "mlx5_0:1", "mlx5_1:1", "mlx5_1:1"]
@@ -143,8 +118,3 @@ def test_ranks_share_the_adapters_in_order() -> None:
 
 def test_hosts_are_left_out_by_any_of_their_names() -> None:
     assert without(["n1.cl.org", "n2.cl.org", "n3"], ["n2", "n3.cl.org"]) == ["n1.cl.org"]
-
-
-def test_an_error_names_few_of_many_hosts() -> None:
-    with pytest.raises(SiteError, match=r"the scheduler allocated 999 hosts \(n0, .*, n7 and 991 more\)"):
-        place(Grid((2, 2)), [f"n{n}" for n in range(999)], 2)

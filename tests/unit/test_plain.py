@@ -15,9 +15,12 @@ from tests.unit.run_folders import make, write_specs
 from tests.unit.test_views_watch import FOLLOW
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.cli.main import main
+from torusrun.orchestrator.cli.main import VERBS, main
+from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.training.recipe.key import key_of
+from torusrun.training.recipe.near import did_you_mean, edits, nearest
 
 EVIL = (
     "rank 1 said: [/foo] [red]:boom: \x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202egnp.exe\nmade-0000  COMPLETED\ttrust me"
@@ -70,3 +73,43 @@ def test_the_progress_bar_takes_a_reason_for_no_markup(run: RunFolder) -> None:
     os.close(keeper)
     assert said.returncode == 1
     assert "[/foo]" in shown and "\x1b]0;" not in shown and "Traceback" not in shown
+
+
+# Suggestions for misspelt words: near ones, and no others.
+
+
+KEYS = [key_of(field) for field in RunSpec.__dataclass_fields__.values()]
+SITES = ["abci-a", "abci-h", "abci-v", "local", "slurm", "slurm-v100", "tsubame4"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"),
+    [("", "", 0), ("", "abc", 3), ("nodes", "noodes", 1), ("sdg", "sgd", 1), ("kitten", "sitting", 3), ("ab", "ba", 1)],
+)
+def test_edits_are_counted(one: str, other: str, count: int) -> None:
+    assert edits(one, other) == edits(other, one) == count
+
+
+@pytest.mark.parametrize(
+    ("word", "valid", "meant"),
+    [
+        ("comand", KEYS, "command"), ("ranks-per-node", KEYS, "ranks_per_node"), ("Nodes", KEYS, "nodes"),
+        ("chekpoint", KEYS, "checkpoints"), ("abci", SITES, "abci-a"), ("slrum", SITES, "slurm"),
+        ("submti", list(VERBS), "submit"), ("resubmit", list(VERBS), "submit"), ("log", list(VERBS), "logs"),
+        ("blob", ["Blobs", "blobs"], "blobs"),
+    ],
+)  # fmt: skip
+def test_a_near_word_is_suggested(word: str, valid: list[str], meant: str) -> None:
+    assert nearest(word, valid) == meant
+
+
+@pytest.mark.parametrize(
+    ("word", "valid"),
+    [
+        ("model", KEYS), ("epochs", KEYS), ("gpus", KEYS), ("memory", KEYS), ("image_name", KEYS), ("lr", KEYS),
+        ("", KEYS), ("cluster", SITES), ("start", list(VERBS)), ("delete", list(VERBS)), ("stop", list(VERBS)),
+        ("x" * 9999, KEYS), ("command", ["command"]),
+    ],
+)  # fmt: skip
+def test_a_far_word_is_not_suggested(word: str, valid: list[str]) -> None:
+    assert did_you_mean(word, valid) == ""

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base import private, strangers
 from torusrun.orchestrator.base.errors import SiteError
 
 STRANGER = 4321
 
 
-def test_a_folder_is_made_for_its_user_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_a_folder_is_made_for_its_user_alone_and_one_for_the_group_keeps_the_group_that_it_inherits(
+    tmp_path: Path,
+) -> None:
     before = os.umask(0)
     try:
         private.make(tmp_path / "a" / "b")
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
-
-
-def test_a_folder_for_the_group_keeps_the_group_that_it_inherits(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project").chmod(0o2750)
     private.make(tmp_path / "project" / "a" / "runs", 0o027)
@@ -166,9 +166,7 @@ def test_links_without_an_end_are_refused(tmp_path: Path) -> None:
         private.check(tmp_path / "loop")
 
 
-def test_a_link_that_is_put_in_the_way_of_a_new_folder_changes_no_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_is_put_in_the_way_of_a_new_folder_changes_no_mode(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "secret").mkdir(mode=0o700)
     make = Path.mkdir
 

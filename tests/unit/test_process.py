@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Patch
 from tests.waiting import until
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import proc, process
@@ -29,17 +30,11 @@ def test_what_a_program_that_does_not_end_has_started_ends_with_it(tmp_path: Pat
     until(lambda: proc.state_of(int(pid)) in ("", "Z"), "its child to end")
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_what_cannot_be_started_is_named(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="no-such-program: not found on this machine"):
         process.run(["no-such-program"], timeout_s=1)
-
-
-def test_a_working_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="/gone: this folder is missing"):
         process.run(["true"], timeout_s=20, cwd=tmp_path / "gone")
-
-
-def test_a_file_that_is_no_program_is_named(tmp_path: Path) -> None:
     (tmp_path / "sinfo").write_bytes(b"\x7fELF, and no more")
     (tmp_path / "sinfo").chmod(0o700)
     with pytest.raises(SiteError, match="sinfo: cannot be started: Exec format error"):
@@ -59,13 +54,10 @@ def test_a_program_that_is_in_no_folder_of_path_is_reported_with_what_to_do(tmp_
     assert start("nosuch", tmp_path / "gone") == "nosuch: cannot be started: No such file or directory"
 
 
-def test_what_a_program_said_is_in_the_error() -> None:
+def test_what_a_program_said_is_in_the_error_of_much_the_beginning_and_the_end() -> None:
     failed = process.run([sys.executable, "-c", "import sys; sys.exit('queue is closed')"], timeout_s=20)
     with pytest.raises(SiteError, match="submitting: .* ended with exit code 1: queue is closed"):
         failed.check("submitting")
-
-
-def test_of_much_that_a_program_said_the_beginning_and_the_end_are_in_the_error() -> None:
     said = "the cause\n" + 100_000 * "x" + "\nthe end"
     with pytest.raises(SiteError, match=r"(?s)1: the cause.*x \[\.\.\.\] x.*the end$") as told:
         process.Finished(("sbatch",), 1, "", said).check("submitting")
@@ -80,16 +72,10 @@ def test_arguments_reach_the_program_as_they_are() -> None:
 
 def test_what_an_enclosing_job_set_does_not_leak() -> None:
     inherited = {
-        "SLURM_CPU_BIND": "x",
-        "PMIX_RANK": "3",
-        "OMPI_MCA_x": "y",
-        "SQUEUE_PARTITION": "debug",
-        "SCANCEL_STATE": "PENDING",
-        "SACCT_FORMAT": "User",
-        "SINFO_PARTITION": "debug",
-        "SLURM_CONF": "/etc/s.conf",
+        "SLURM_CPU_BIND": "x", "PMIX_RANK": "3", "OMPI_MCA_x": "y", "SQUEUE_PARTITION": "debug",
+        "SCANCEL_STATE": "PENDING", "SACCT_FORMAT": "User", "SINFO_PARTITION": "debug", "SLURM_CONF": "/etc/s.conf",
         "PATH": "/bin",
-    }
+    }  # fmt: skip
     assert clean_environment(inherited) == {"SLURM_CONF": "/etc/s.conf", "PATH": "/bin", "LC_ALL": "C"}
 
 
@@ -125,15 +111,7 @@ def test_every_variable_that_selects_a_cluster_reaches_its_commands(name: str) -
     assert not lost, f"{lost}: add them to base.environment.KEPT, or declare them in `elsewhere`"
 
 
-def test_calls_are_counted_by_program() -> None:
-    before = process.CALLS["true"]
-    process.run(["true"], timeout_s=5)
-    assert process.CALLS["true"] == before + 1
-
-
-def test_the_environment_of_a_login_shell_has_what_the_profile_sets(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_of_a_login_shell_has_what_the_profile_sets(home: Path, monkeypatch: Patch) -> None:
     (home / ".profile").write_text("echo Welcome\nexport PATH=/opt/slurm/bin:$PATH LINES='a\nb' PYTHONPATH=/theirs\n")
     monkeypatch.setenv("SHELL", "/bin/sh")
     monkeypatch.setenv("PYTHONPATH", "/ours")
@@ -146,7 +124,7 @@ def test_the_environment_of_a_login_shell_has_what_the_profile_sets(
 
 @pytest.mark.parametrize("path", ["", ":", ".", "bin", "../bin::"])
 def test_a_path_of_the_working_directory_alone_finds_no_program_there(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for folder in (tmp_path, tmp_path / "bin"):
         folder.mkdir(exist_ok=True)

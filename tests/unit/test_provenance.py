@@ -113,9 +113,17 @@ def test_another_users_checkout_is_not_queried_about(checkout: Path, tmp_path: P
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_folder_in_no_checkout_has_no_commit(tmp_path: Path) -> None:
+def test_a_folder_in_no_checkout_has_no_commit_and_a_user_without_a_name_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     facts, diff = provenance.gather(tmp_path)
     assert facts["git"] is None and diff == ""
+
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", unknown)
+    assert user_name() == str(os.getuid())
 
 
 def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Path) -> None:
@@ -153,14 +161,6 @@ def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Pa
     patch = tmp_path / "code.diff"
     patch.write_text(diff)
     git(checkout, "apply", "--check", "--reverse", str(patch))
-
-
-def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown() -> str:
-        raise KeyError("getpwuid(): uid not found")
-
-    monkeypatch.setattr(getpass, "getuser", unknown)
-    assert user_name() == str(os.getuid())
 
 
 def test_a_git_that_is_too_slow_for_the_changes_still_gives_the_commit(

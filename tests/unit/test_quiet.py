@@ -12,7 +12,8 @@ from threading import Event
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import remarks
 from torusrun.orchestrator.cli.main import _as_json as as_json
@@ -47,19 +48,17 @@ def test_every_verb_takes_it(verb: str) -> None:
     assert "--quiet, -q" in parser_of(verb).format_help()
 
 
-def test_the_result_of_a_verb_is_the_id_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_of_a_verb_is_the_id_alone(home: Path, capsys: Capsys) -> None:
     run = make(write_specs(home), End(State.FAILED, "rank 3 ended with exit code 1"))
     assert main(["rm", run.run_id, "--yes", "--quiet"]) == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == (f"{run.run_id}\n", "")
 
 
-def test_the_results_of_a_verb_that_acts_are_json(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_results_of_a_verb_that_acts_are_json(home: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.chdir(home)
     spec = write_specs(home)
-    one, other = (make(spec, End(State.COMPLETED, "all 4 ranks ended well")) for _ in range(2))
+    one, other = (make(spec, DONE) for _ in range(2))
 
     def results(verb: str, *words: str, code: int = 0) -> list[str]:
         assert main([verb, "--json", *words]) == code
@@ -78,7 +77,7 @@ def test_the_results_of_a_verb_that_acts_are_json(
     assert results("rm", "--yes", one.run_id, other.run_id) == [one.run_id, other.run_id]
 
 
-def test_a_signal_loses_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_signal_loses_no_result(capsys: Capsys) -> None:
     def act() -> int:
         print("digits-1")
         signal.raise_signal(signal.SIGTERM)
@@ -90,37 +89,32 @@ def test_a_signal_loses_no_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["results"] == ["digits-1"]
 
 
-def test_watch_prints_how_runs_ended_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_prints_how_runs_ended_as_json(home: Path, capsys: Capsys) -> None:
     run = make(write_specs(home), End(State.FAILED, "rank 3 ended with exit code 1"))
     assert main(["watch", run.run_id, "--json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)["runs"]
     assert (found["run"], found["state"]) == (run.run_id, "FAILED")
 
 
-def test_watch_says_nothing_about_success_and_one_line_about_a_failure(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watch_says_nothing_about_success_and_one_line_about_a_failure(home: Path, capsys: Capsys) -> None:
     spec = write_specs(home)
-    good, bad = make(spec, End(State.COMPLETED, "all 4 ranks ended well")), make(spec, End(State.FAILED, "rank 3 died"))
+    good, bad = make(spec, DONE), make(spec, End(State.FAILED, "rank 3 died"))
     assert main(["watch", "-q", good.run_id]) == 0
     assert capsys.readouterr() == ("", "")
     assert main(["watch", "-q", good.run_id, bad.run_id]) == 1
     assert capsys.readouterr() == ("", f"torusrun: {bad.run_id} is FAILED: rank 3 died\n")
 
 
-def test_a_remark_is_hidden_and_an_error_is_not(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remark_is_hidden_and_an_error_is_not_and_the_next_command_is_not_quiet(home: Path, capsys: Capsys) -> None:
     assert main(["cancel", "--state", "running", "-q"]) == 0
     assert capsys.readouterr().err == ""
     assert main(["status", "gone", "-q"]) == 2
     assert capsys.readouterr().err.startswith("torusrun: there is no run 'gone'")
-
-
-def test_the_next_command_is_not_quiet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cancel", "--state", "running", "-q"]) == main(["cancel", "--state", "running"]) == 0
     assert capsys.readouterr().err == "no run to cancel\n"
 
 
-def test_what_takes_long_is_said_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_long_is_said_on_a_terminal(monkeypatch: Patch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with remarks.busy("reading the image", after_s=0.0):
@@ -129,7 +123,7 @@ def test_what_takes_long_is_said_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-def test_what_is_done_in_time_or_quietly_says_nothing(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_in_time_or_quietly_says_nothing(quiet: bool, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     remarks.set_quiet(quiet)
     with remarks.busy("reading the image", after_s=0.0 if quiet else 3600.0):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.keys.problems import SpecError
+from tests.unit.verbs import prints
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.plan.plan_files import read_first
 from torusrun.training.recipe.files import CERTAINTIES, FOLDER, Mark, load
+from torusrun.training.recipe.fits import complaints
 from torusrun.training.recipe.published import names
+from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "name: record\nsite: local\nranks_per_node: 4\ntrain:\n  recipe: {recipe}\n  data: digits\n{more}"
@@ -58,59 +60,32 @@ def test_the_rate_of_the_optimizer_is_the_highest_of_the_phases(name: str) -> No
     assert train.phases[0].batch in (None, train.batch)
 
 
-def test_a_mark_of_one_phase_wins_over_that_of_all() -> None:
+def test_a_mark_of_one_phase_wins_and_an_erratum_is_kept_beside_what_was_printed() -> None:
     recipe = load("surfsara-28min")
     assert [recipe.mark(key).certainty for key in ("phases[2].lr[0]", "phases[1].lr[0]", "phases[3].lr[0]")] == [  # type: ignore[union-attr]
         "verified", "derived", "derived",
     ]  # fmt: skip
-
-
-def test_an_erratum_is_kept_beside_what_was_printed() -> None:
     recipe = load("nvidia-80s")
     assert (recipe.facts["batch"].value, recipe.train.batch) == ("55,904", 59904)
     assert "59,904" in recipe.erratum and isinstance(recipe.facts["batch"].mark, Mark)
 
 
 def test_the_list_names_all_and_is_80_columns_wide(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["recipes"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = prints(capsys, "recipes").splitlines()
     assert all(any(line.startswith(name) for line in lines) for name in names())
     assert max(map(len, lines)) <= 80
     assert any("55,904* v" in line for line in lines)
-    assert main(["recipes", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)["recipes"]
+    listed = json.loads(prints(capsys, "recipes", "--json"))["recipes"]
     assert [recipe["published"]["time"]["certainty"] for recipe in listed] == ["verified"] * 10
 
 
 @pytest.mark.parametrize("name", names())
 def test_one_recipe_is_shown_within_80_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["recipes", "show", name]) == 0
-    shown = capsys.readouterr().out
+    shown = prints(capsys, "recipes", "show", name)
     assert max(map(len, shown.splitlines())) <= 80
     assert load(name).title.split()[0] in shown and "learning rate\n" in shown
-    assert main(["recipes", "show", name, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(prints(capsys, "recipes", "show", name, "--json"))
     assert found["train"]["recipe"] == name and found["marks"]["batch"]["source"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["show", "sony-22s"], "did you mean 'sony-224s'?"),
-        (["show"], "which recipe? Write its name"),
-        (["sony-224s"], "'sony-224s' is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`"),
-    ],
-)
-def test_what_cannot_be_shown_gets_one_clear_error(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["recipes", *words]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_an_unknown_recipe_is_named_where_it_is_written(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"run.yaml:5:11: .*must be one of.*did you mean 'nvidia-80s'\?"):
-        plan(run_file(tmp_path, "nvidia-80"))
 
 
 def test_a_plan_holds_the_recipes_values_and_what_changed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,8 +94,7 @@ def test_a_plan_holds_the_recipes_values_and_what_changed(home: Path, capsys: py
     train = planned.run.train
     assert (train.optimizer.momentum, train.optimizer.lars.trust, train.epochs) == (0.9, 0.0025, 10)
     assert [round(phase.until, 3) for phase in train.phases] == [4, 9.444, 9.778, 10]
-    assert main(["plan", str(path)]) == 0
-    shown = capsys.readouterr().out
+    shown = prints(capsys, "plan", str(path))
     assert "fujitsu-70s" in shown and "batch: 168, published 86,016 (samples per rank as published" in shown
     assert planned.as_json()["recipe"]["changes"][0]["key"] == "data"
 
@@ -130,8 +104,7 @@ def test_a_plan_names_the_phases_that_have_no_step(home: Path, capsys: pytest.Ca
     phases = "[{until: 0.5, lr: 1}, {until: 0.9, lr: 1, collapse: true}, {until: 1, lr: 1}]"
     spec.write_text(f"name: x\nsite: local\nranks_per_node: 1\ntrain: {{epochs: 1, phases: {phases}}}\n")
     for batch, said in ((64, ""), (1300, "no step     train.phases[1]: the previous batch continues past the end\n")):
-        assert main(["plan", str(spec), "--set", f"train.batch={batch}"]) == 0
-        shown = capsys.readouterr().out
+        shown = prints(capsys, "plan", str(spec), "--set", f"train.batch={batch}")
         assert said in shown and ("no step" in shown) == bool(said) and "1 epoch," in shown
 
 
@@ -158,16 +131,53 @@ def test_every_recipe_can_be_planned_on_abci(name: str, site: str, ranks_per_nod
     example = ROOT / "examples" / "recipes" / "imagenet.yaml"
     planned = plan(example, site=site, settings=[f"train.recipe={name}", f"nodes={nodes}", "account=x"])
     train = planned.run.train
-    assert (train.model.name, train.data.name, train.precision) == (
-        "resnet50",
-        "imagefolder",
-        load(name).train.precision,
-    )
+    assert (train.model.name, train.data.name) == ("resnet50", "imagefolder")
+    assert train.precision == load(name).train.precision
     if planned.ranks == load(name).scale.ranks:
         assert planned.recipe_changes == ()
 
 
-def test_values_have_their_marks(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["recipes", "show", "nvidia-80s"])
-    shown = capsys.readouterr().out
-    assert "0 to 40.7 v" in shown and "batch 59,904 v" in shown and "momentum 0.9 v" in shown
+# Options of built-ins are checked before a job waits in the queue.
+
+
+FILES = {"root": "/data"}
+RESNET = ModelKeys("resnet18")
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        (Train(data=DataKeys("imagefolder", {**FILES, "tset_batch": 4})), "tset_batch: .* did you mean 'test_batch'"),
+        (Train(data=DataKeys("digits", {"seed": 1})), "options.seed: digits has no such option; it takes none"),
+        (Train(model=RESNET, data=DataKeys("tar-shards", {**FILES, "max_corrupt": 7})), "max_corrupt must be a share"),
+        (Train(model=RESNET, data=DataKeys("imagefolder", {"root": "rel"})), "'rel' must be the absolute path"),
+        (
+            Train(model=RESNET, data=DataKeys("imagefolder", {**FILES, "samples": "60"})),
+            "samples must be a whole number",
+        ),
+        (Train(model=ModelKeys("resnet18", {"widthz": 3})), "widthz: resnet18 has no such option; it takes version"),
+        (Train(model=ModelKeys("resnet50", {"version": "v9"})), "version: must be one of v1, v1.5"),
+        (
+            Train(data=DataKeys("imagefolder", FILES), model=ModelKeys("resnet-digits")),
+            r"not \(3, 224, 224\); resnet18",
+        ),
+        (Train(optimizer=OptimizerKeys("sgd", options={"foo": 1})), "options.foo: sgd has no such option"),
+    ],
+)
+def test_options_that_a_built_in_does_not_take_are_reported(train: Train, said: str) -> None:
+    ((_, told),) = complaints(train)
+    assert re.search(said, told), told
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        Train(),
+        Train(data=DataKeys("synthetic", {"classes": 10, "samples": 64, "channels": 1})),
+        Train(data=DataKeys("imagefolder", {"root": "$DATA/images", "samples": 60}), model=ModelKeys("resnet18")),
+        Train(data=DataKeys("mine:data", {"any": 1}), model=ModelKeys("mine:model", {"any": 1})),
+        Train(optimizer=OptimizerKeys("rmsprop-warmup", options={"centre": 5.0})),
+    ],
+)
+def test_what_it_takes_is_not(train: Train) -> None:
+    assert list(complaints(train)) == []

@@ -118,17 +118,11 @@ def test_samples_of_a_rank_stay_and_the_rate_follows_the_batch() -> None:
     assert [phase.lr[-1] for phase in four.phases if phase.lr] == pytest.approx([0.05, 0.05, 0.005, 0.0005, 0.00005])
 
 
-def test_a_given_batch_scales_the_batches_of_all_phases() -> None:
+def test_a_given_batch_scales_those_of_all_phases_up_to_the_training_set() -> None:
     train = fitted("sony-224s", 4, batch=128).train
     assert (train.batch, [phase.batch for phase in train.phases]) == (128, [None, 128, 256])
-
-
-def test_no_batch_is_above_the_training_set() -> None:
     train = fitted("fastai-18min", 4, batch=1024).train
     assert max(phase.batch or 0 for phase in train.phases) == 1436  # of 1437 digits, a multiple of 4
-
-
-def test_a_given_batch_above_the_training_set_does_not_turn_the_recipe_around() -> None:
     train = fitted("sony-224s", 4, batch=5000).train
     assert (train.batch, [phase.batch for phase in train.phases]) == (5000, [None, 5000, 5000])
 
@@ -175,23 +169,17 @@ def test_images_are_in_proportion_to_those_of_the_data_set() -> None:
     assert (train.data.size, [phase.size for phase in train.phases if phase.size]) == (112, [64, 112, 144])
 
 
-def test_given_epochs_move_the_ends_of_all_phases() -> None:
+def test_given_epochs_move_the_ends_of_all_phases_and_of_the_way_from_rmsprop_to_sgd() -> None:
     train = fitted("facebook-1h", 4, epochs=9).train
     assert [phase.until for phase in train.phases] == pytest.approx([0.5, 3, 6, 8, 9])
-
-
-def test_the_way_from_rmsprop_to_sgd_is_as_long_a_part_of_the_epochs() -> None:
     assert fitted("pfn-15min", 4, epochs=9).train.optimizer.options["centre"] == pytest.approx(1)
 
 
-def test_phases_of_the_user_replace_all_phases() -> None:
+def test_phases_or_a_schedule_of_the_user_replace_those_of_the_recipe() -> None:
     train, changes = written("fujitsu-70s", epochs=3, phases=[{"until": 3, "lr": 0.5}])
     assert "lr" not in {change.key for change in changes}, "the user's phases say it"
     assert [(phase.until, phase.lr, phase.batch) for phase in train.phases] == [(3, (0.5,), None)]
     assert train.optimizer.lars.trust == 0.0025
-
-
-def test_a_schedule_of_the_user_says_the_rate() -> None:
     train = written("sony-224s", schedule={"name": "cosine", "warmup_epochs": 2.0}).train
     assert [(phase.lr, phase.batch) for phase in train.phases] == [(None, 64), (None, 64), (None, 128)]
     assert list(misfits(train, 4)) == []
@@ -235,11 +223,8 @@ def test_a_decay_in_the_ratio_follows_the_rate_only_if_it_is_their_product() -> 
     assert given["google-77s"].lars.ratio_decay == 1e-4
 
 
-def test_every_change_has_a_reason() -> None:
+def test_every_change_has_a_reason_and_without_a_recipe_nothing_changes() -> None:
     for name in names():
         for change in fitted(name, 4, gpus=False, epochs=20).changes:
             assert change.reason and change.published != change.now
-
-
-def test_without_a_recipe_nothing_changes() -> None:
     assert resolve(Train(), frozenset(), 4) == (Train(), ())

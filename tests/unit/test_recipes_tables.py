@@ -185,13 +185,15 @@ def test_every_step_is_that_of_the_published_table(name: str) -> None:
     assert count == iterations
 
 
-def test_fujitsu_crops_at_one_scale_from_epoch_85_on() -> None:
+def test_fujitsu_crops_at_one_scale_from_epoch_85_on_and_surfsara_collapses_are_branches_of_their_own() -> None:
     """Its HybridCvalPipe: the short side has 256 pixels, of which 224 are seen."""
     recipe = load("fujitsu-70s")
     course = Course(recipe.train, recipe.scale.epoch_samples)
     views = [course.view_at(Progress(0, epoch * 1290240 + n)) for epoch, n in ((0, 0), (85, -1), (85, 0), (89, 0))]
     assert [view.augment for view in views] == [True, True, False, False]
     assert {(view.area, int(224 * view.test_margin)) for view in views} == {((0.05, 0.9), 256)}
+    phases = load("surfsara-28min").train.phases
+    assert [number for number, phase in enumerate(phases) if phase.collapse] == [3, 6, 9]
 
 
 # By the code of each: the margin's short side for 224 pixels, and the start of the weights.
@@ -212,8 +214,3 @@ def test_what_code_says_of_images_and_weights_is_in_the_recipe(
     start = {"init": init, "last_std": 0.01, "zero_bias": zero_bias, "zero_gamma": zero_gamma, "version": "v1.5"}
     assert {key: value for key, value in train.model.options.items() if key != "channels_last"} == start
     assert int(224 * train.data.test_margin) == short
-
-
-def test_surfsara_collapses_are_branches_of_their_own() -> None:
-    phases = load("surfsara-28min").train.phases
-    assert [number for number, phase in enumerate(phases) if phase.collapse] == [3, 6, 9]

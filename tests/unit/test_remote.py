@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tarfile
 import threading
 from dataclasses import replace
@@ -18,6 +17,7 @@ from tests.unit import far as far_side
 from tests.unit.conftest import leads
 from tests.unit.far import HERE
 from tests.unit.test_remote_verbs import run_file  # noqa: F401
+from tests.unit.verbs import Patch
 from tests.waiting import until
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
@@ -37,7 +37,7 @@ def verb(*words: str) -> call.VerbOutput:
     return call.captured(HERE, call.words(*words, buffered=True))
 
 
-def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torusrun_is_installed_once_whole_and_of_this_version(bare: Path, monkeypatch: Patch) -> None:
     ended = verb("completion", "bash")
     assert (ended.code, ended.err) == (0, ""), ended.err
     folder = bare / ".local/share/torusrun"
@@ -72,7 +72,7 @@ def test_nothing_is_imported_from_a_folder_that_a_stranger_may_have_filled(taken
     assert not (bare / "pwned").exists()
 
 
-def test_an_archive_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_is_not_whole_is_not_installed(bare: Path, monkeypatch: Patch) -> None:
     sha256 = hashlib.sha256(packed := archive.packed()).hexdigest()
     damaged = {"do": "install", "archive": archive.name(), "bytes": len(packed), "sha256": sha256}
     with (
@@ -96,7 +96,7 @@ def test_what_is_sent_is_what_torusrun_says_it_needs() -> None:
     assert not any(path.endswith((".so", ".pyc")) for path in files)
 
 
-def test_a_package_is_used_where_the_python_lacks_it_or_has_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_is_used_where_the_python_lacks_it_or_has_an_old_one(monkeypatch: Patch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: "6.0.1")
     assert not boot.lacks("pyyaml", "yaml", "6.0") and boot.lacks("pyyaml", "yaml", "6.1")
     assert boot.lacks("pyyaml", "no_such_module", "6.0")
@@ -146,17 +146,12 @@ VIEW = {"run": "a-1", "state": "RUNNING", "reason": "", "attempt": 1, "job": "7"
         "folder": "/runs/a-1", "of a later version": 1}  # fmt: skip
 
 
-def test_an_unreachable_host_makes_its_runs_unknown_with_what_was_known_last(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_host_makes_its_runs_unknown_with_what_was_known_last(home: Path, monkeypatch: Patch) -> None:
     leads(monkeypatch, lambda command: ["sh", "-c", "echo 'ssh: connect to host nowhere: no route' >&2; exit 255"])
     last = record_of(View, VIEW)
     ended = replace(last, run="b-1", state=State.COMPLETED, reason="all ended well")
-    runs = [
-        run_of("a-1", last=last, last_s=2000.0),
-        run_of("b-1", last=ended, last_s=2000.0),
-        run_of("c-1"),
-    ]
+    unknown = run_of("a-1", last=last, last_s=2000.0)
+    runs = [unknown, run_of("b-1", last=ended, last_s=2000.0), run_of("c-1")]
     running, over, new = status.views(runs)
     assert running.state is State.UNKNOWN and "no route" in running.reason and "it was RUNNING" in running.reason
     assert (running.step, running.folder) == (3, "nobody@nowhere:/runs/a-1")
@@ -169,11 +164,7 @@ def test_words_find_runs_here_and_there(home: Path) -> None:
     assert remote_runs.find("last") is None and remote_runs.split(["x*"]) == (["x*"], [])
     for name, submitted_s in (("a-1", 1.0), ("a-2", 2.0), ("b-1", 3.0)):
         remote_runs.keep(run_of(name, submitted_s))
-    assert (
-        remote_runs.find("last").run == "b-1"
-        and remote_runs.find("a-1").run == "a-1"
-        and remote_runs.find("b").run == "b-1"
-    )
+    assert [remote_runs.find(word).run for word in ("last", "a-1", "b")] == ["b-1", "a-1", "b-1"]
     assert remote_runs.find("z") is None and remote_runs.find("./a-1") is None
     with pytest.raises(UserError, match="2 runs: a-1, a-2"):
         remote_runs.find("a")
@@ -190,9 +181,7 @@ def test_the_fixed_command_means_the_same_in_every_shell() -> None:
     assert not set(command.partition(" -c ")[2].strip("'")) & set("'\"!\n\\$`")
 
 
-def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(
-    far: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(far: Path, monkeypatch: Patch) -> None:
     words, commands = ["schema", 'it\'s "so" $HOME `x` !! \n \xe9'], []
     monkeypatch.setattr(process, "interact", lambda argv: commands.append(argv) or 0)
     assert call.interact(HERE, words, terminal=False) == 0
@@ -204,7 +193,7 @@ def test_the_words_of_a_shell_are_no_text_for_the_shell_of_the_login_node(
 
 @pytest.mark.parametrize("lives", [[0, 40], [30, 200], [400, 20, 20]])
 def test_a_submission_over_links_that_break_makes_one_run(
-    run_file: Path, far: Path, lives: list[int], monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    run_file: Path, far: Path, lives: list[int], monkeypatch: Patch  # noqa: F811
 ) -> None:  # fmt: skip
     left = [1000, *lives]  # the first request is answered: a host that cannot be reached is not tried again
     leads(monkeypatch, lambda command: far_side.argv(command, far, left.pop(0) if left else float("inf")))
@@ -214,7 +203,7 @@ def test_a_submission_over_links_that_break_makes_one_run(
 
 
 def test_a_submission_that_is_sent_twice_at_the_same_time_makes_one_run(
-    run_file: Path, far: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    run_file: Path, far: Path, monkeypatch: Patch  # noqa: F811
 ) -> None:  # fmt: skip
     """As after a link that broke while the first request was still being carried out."""
     requests, captured = [], call.captured
@@ -233,7 +222,7 @@ def test_a_submission_that_is_sent_twice_at_the_same_time_makes_one_run(
     assert [folder.name for folder in (far / "torusrun/runs").iterdir()] == [run.id]
 
 
-def test_a_host_that_was_never_reached_is_tried_once(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_host_that_was_never_reached_is_tried_once(run_file: Path, monkeypatch: Patch) -> None:  # noqa: F811
     tries = []
     monkeypatch.setattr(call, "reached", set())
     silence = "echo ssh: connect to host nowhere port 22: Connection refused >&2; exit 255"
@@ -243,7 +232,7 @@ def test_a_host_that_was_never_reached_is_tried_once(run_file: Path, monkeypatch
     assert len(tries) == 1 and not remote_runs.runs()
 
 
-def test_a_verb_that_reports_ends_with_its_link(far: Path, run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_verb_that_reports_ends_with_its_link(far: Path, run_file: Path, monkeypatch: Patch) -> None:  # noqa: F811
     (run_file.parent / "program.sh").write_text("echo begun; exec sleep 600\n")
     run = api.submit(run_file)
     began, programs = threading.Event(), []
@@ -264,15 +253,6 @@ def test_a_verb_that_reports_ends_with_its_link(far: Path, run_file: Path, monke
         there.send_signal(signal.SIGKILL)
         reader.join()
         run.cancel()
-
-
-def test_status_without_remote_runs_imports_no_ssh(home: Path) -> None:
-    probe = "import sys; from torusrun.orchestrator.cli.main import main; main(['status']); "
-    probe += "print(json.dumps(sorted(sys.modules)))"
-    out = subprocess.run(
-        [sys.executable, "-c", f"import json; {probe}"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()[-1]
-    assert not {"fabric", "paramiko", "torusrun.orchestrator.remote.call"} & set(json.loads(out))
 
 
 def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:

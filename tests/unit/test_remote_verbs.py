@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.far import HERE
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api
@@ -107,7 +107,7 @@ def test_a_submission_without_an_answer_over_there_names_the_run(
 
 
 def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) -> None:
-    make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
+    make(write_specs(home), DONE)
     for name, host in (("far-1", HERE), ("else-1", OTHER)):
         remote_runs.keep(Known(name, host, "site", 1000.0))
     assert remote_runs.on(HERE, "far") == "far-1" and remote_runs.on(HERE, "made-there-by-hand") == "made-there-by-hand"
@@ -216,10 +216,8 @@ def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
     assert main(["cancel", sweep]) == 2
     assert "none of which is waiting or running" in capsys.readouterr().err
     there = api.open_sweep("last")
-    assert [view.state for view in there.wait()] == [State.COMPLETED] * 2 and there.settings() == [
-        {"env.N": "1"},
-        {"env.N": "2"},
-    ]
+    assert [view.state for view in there.wait()] == [State.COMPLETED] * 2
+    assert there.settings() == [{"env.N": "1"}, {"env.N": "2"}]
     with pytest.raises(UserError, match="nothing to resume"):
         there.resume()
 

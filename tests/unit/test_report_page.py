@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.base.states import Cause, State
@@ -39,7 +39,6 @@ from torusrun.orchestrator.show.placement import outlook
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "wbr", "br"}
 HOSTILE = "</script><b>{{ 7*7 }}<img src=x onerror=alert(1)>\x1b[31m\x00"
-DONE = End(State.COMPLETED, "all 4 ranks ended well", cause=Cause.DONE)
 
 
 class Page(HTMLParser):
@@ -68,11 +67,6 @@ class Page(HTMLParser):
             self.text += data
         if {"td", "th"} & {*self._open}:
             self.rows[-1][-1] += data
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), DONE)
 
 
 def facts(run: RunFolder) -> RunFacts:
@@ -194,17 +188,6 @@ def test_settings_are_those_of_the_file_and_those_that_are_not_the_default(home:
     }  # fmt: skip
     run.spec.write_bytes(b"\xff: [")
     assert "train.epochs" in dict(settings(facts(run))) and "train.batch" not in dict(settings(facts(run)))
-
-
-def test_equal_facts_give_an_equal_page(run: RunFolder) -> None:
-    known = facts(run)
-    assert document([known]) == document([replace(known)])
-
-
-def test_a_run_without_steps_has_no_curves(run: RunFolder) -> None:
-    run.metrics.unlink()
-    text = page(run).text
-    assert "Curves" not in text and "COMPLETED" in text and "unreported" in text
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "ledger.jsonl", "plan.json", "provenance.json", "image.json"])

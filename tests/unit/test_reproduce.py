@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.states import State
@@ -35,7 +36,7 @@ env: {A: plain, B: {from_shell: true}}"""
 
 
 @pytest.fixture
-def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+def run(home: Path, monkeypatch: Patch) -> RunFolder:
     """A run whose job chose a grid; its program wrote files beside its code, and its user edited the code since."""
     monkeypatch.setenv("B", SECRET)
     SlurmPrograms(home, monkeypatch, RUN)
@@ -58,7 +59,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_the_same_run_is_submitted_again(run: RunFolder, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_run_is_submitted_again(run: RunFolder, home: Path, capsys: Capsys) -> None:
     assert main(["reproduce", run.run_id]) == 0
     again = open_run(capsys.readouterr().out.strip()).folder
     before, after = read_first(run, 1), read_first(again, 1)
@@ -79,9 +80,7 @@ def test_a_reproduction_can_be_reproduced(run: RunFolder) -> None:
     assert files(again.code) == ["empty", "train.py"]
 
 
-def test_the_first_attempt_counts_if_later_ones_had_another_grid(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_attempt_counts_if_later_ones_had_another_grid(run: RunFolder, capsys: Capsys) -> None:
     ledger.append(run.ledger, Submitting(2, "x", changes=Changes(nodes=2, grid=(2, 1))))
     ledger.append(run.ledger, Submitted(2, "2", "slurm"))
     ledger.append(run.ledger, Started(2, "2", hosts=("a", "b"), grid=(2, 1)))

@@ -106,19 +106,6 @@ def test_a_shipped_profile_asks_as_its_site_wants(name: str, tmp_path: Path) -> 
 HOSTILE = ["$(touch pwned)", "`touch pwned`", "a'b\"c", "; touch pwned #", "a\nb", "\\", "${HOME}", "*", "", "é\u2028"]
 
 
-def test_hostile_values_stay_values(tmp_path: Path) -> None:
-    """Run the exports of a script by a real shell and look at what the variables became."""
-    made = planned(tmp_path, SITES["local"])
-    env = {f"V{i}": value for i, value in enumerate(HOSTILE)}
-    made = Plan(made.run_id, made.run.__class__(**{**vars(made.run), "env": env}), made.site, made.folder, made.python)
-    exports = [line for line in script(made).split("export ")[1:] if line.startswith("V")]
-    program = "".join(f"export {line}" for line in exports).rpartition("\n")[0]
-    show = "\nfor v in " + " ".join(env) + '; do printf "%s\\0" "${!v}"; done'
-    said = subprocess.run(["bash", "-c", program + show], cwd=tmp_path, capture_output=True, timeout=10, check=True)
-    assert said.stdout.decode().split("\0")[:-1] == HOSTILE
-    assert not (tmp_path / "pwned").exists()
-
-
 @pytest.mark.parametrize(
     "value", [*HOSTILE, "\r\n\t\x0b\x0c\x1b[2J", "a\n#$ -q evil.q", "'\\n'\n", "\x7f\x85あ\n\u2029", "é" * 99 + "\n"]
 )
@@ -130,13 +117,6 @@ def test_a_value_is_one_word_on_one_line(value: str) -> None:
             ["bash", "-c", f"printf %s {written}"], capture_output=True, timeout=10, env={"LC_ALL": locale}
         )
         assert said.stdout.decode() == value
-
-
-def test_an_account_with_a_line_break_cannot_add_a_directive(tmp_path: Path) -> None:
-    from torusrun.orchestrator.keys.problems import SpecError
-
-    with pytest.raises(SpecError, match="is not one line of text"):
-        planned(tmp_path, SITES["slurm"].replace("group 1", '"x\\n#SBATCH --uid=0"'))
 
 
 def test_a_value_that_a_template_is_not_given_is_an_error(tmp_path: Path) -> None:
@@ -170,12 +150,8 @@ def test_a_supervisor_that_is_killed_has_its_signal_for_a_cause(tmp_path: Path) 
     attempt.folder.mkdir(parents=True)
     subprocess.run(["bash"], input=scripts.script(AttemptPlan(1, made), attempt), text=True, timeout=20)
     end = End.read(attempt.end)
-    assert (
-        end
-        and end.cause is Cause.KILLED
-        and "was killed by SIGKILL before it recorded" in end.reason
-        and not end.certain
-    )
+    assert end and end.cause is Cause.KILLED and not end.certain
+    assert "was killed by SIGKILL before it recorded" in end.reason
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.run_folders import write_specs
 from tests.unit.test_remote_verbs import SITE
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables, inside
@@ -50,7 +51,7 @@ def planned(home: Path, **env: object) -> Plan:
 
 
 def test_a_secret_is_the_text_of_a_private_file_or_a_variable_of_the_shell(
-    home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, file: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("B", "of the shell\n")
     made = planned(home, A={"from": "~/kept/key"}, B={"from_shell": True}, C="plain")
@@ -86,7 +87,12 @@ def test_a_file_that_others_may_read_or_that_holds_no_value_is_refused(
     assert "xx" not in str(refused.value), "no message may show a value"
 
 
-def test_a_file_outside_of_the_home_folder_is_not_to_be_closed(home: Path, tmp_path: Path) -> None:
+def test_a_variable_that_the_shell_lacks_is_named_and_a_file_that_is_open_to_others(
+    home: Path, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("A", raising=False)
+    with pytest.raises(UserError, match="this shell has no variable A; export it"):
+        secret_values.read(planned(home, A={"from_shell": True}))
     (tmp_path / "public").write_text("x")
     with pytest.raises(UserError, match="public is open to other users; write it into a file that only you can read"):
         secret_values.read(planned(home, A={"from": str(tmp_path / "public")}))
@@ -104,12 +110,6 @@ def test_a_secret_in_the_code_is_refused_since_the_code_is_copied(home: Path, fi
     spec.write_text(f"name: x\nsite: ./site.yaml\ncommand: ['true']\nenv: {{A: {{from: {file}}}}}\n")
     with pytest.raises(UserError, match="copied with the run; move it"):
         secret_values.read(plan(spec))
-
-
-def test_a_variable_that_the_shell_lacks_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("A", raising=False)
-    with pytest.raises(UserError, match="this shell has no variable A; export it"):
-        secret_values.read(planned(home, A={"from_shell": True}))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_rank_without_the_file_of_its_secrets_does_not_start(home: Path) -> No
     assert kept_secrets.kept(RunFolder(home / "none"), []) == {}
 
 
-def test_no_job_inherits_a_secret_from_the_shell_of_submit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_inherits_a_secret_from_the_shell_of_submit(home: Path, monkeypatch: Patch) -> None:
     """Slurm keeps the environment of its submit command; `setup`, the preflight and notices would have it, too."""
     monkeypatch.setenv("A", VALUE)
     monkeypatch.setenv("B", "of the shell")
@@ -183,9 +183,7 @@ def test_no_job_inherits_a_secret_from_the_shell_of_submit(home: Path, monkeypat
     assert "B=of the shell" in seen and VALUE not in seen
 
 
-def test_no_other_command_that_reads_a_script_inherits_a_secret_of_the_site(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_other_command_that_reads_a_script_inherits_a_secret_of_the_site(home: Path, monkeypatch: Patch) -> None:
     """A build's job, doctor's requests, and the question whether a job could run."""
     monkeypatch.setenv("A", VALUE)
     monkeypatch.setattr(Local, "ask_command", lambda *words: ["sh", "-c", "env"])
@@ -196,7 +194,7 @@ def test_no_other_command_that_reads_a_script_inherits_a_secret_of_the_site(
 
 
 def test_a_login_node_gets_the_values_of_this_machine(
-    home: Path, far: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, far: Path, file: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setenv("B", "of-my-shell-planted4712")
     folder = home / "project"

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.test_shell_connection import OPEN
+from tests.unit.test_shell import OPEN
 from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.beside.shells import addresses, program
@@ -170,16 +170,14 @@ def unchanged(piece: bytes) -> bytes:
     return piece
 
 
-def test_who_relays_the_proof_cannot_type_commands(tmp_path: Path) -> None:
+def test_who_relays_the_proof_can_neither_type_commands_nor_change_what_the_program_writes(tmp_path: Path) -> None:
     keys = f"touch {tmp_path}/typed\nexit 0\n".encode()
     forged = HEAD.pack(b"i", len(keys)) + keys + bytes(MAC_BYTES)
     out, wrong = Relay(tmp_path, lambda piece: piece or forged, unchanged).shell("sh")
     assert not (tmp_path / "typed").exists()
     assert "the shell on here has ended: a message was forged or changed in transit" in wrong and not out
-
-
-def test_who_relays_the_proof_cannot_change_what_the_program_writes(tmp_path: Path) -> None:
-    relay = Relay(tmp_path, unchanged, lambda piece: piece.replace(b"all well", b"all lost"))
+    (other := tmp_path / "other").mkdir()
+    relay = Relay(other, unchanged, lambda piece: piece.replace(b"all well", b"all lost"))
     out, wrong = relay.shell("echo", "all well")
     assert "the shell on here has ended: a message was forged or changed in transit" in wrong and not out
 

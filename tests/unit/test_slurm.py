@@ -8,7 +8,7 @@ import pytest
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import Finished, NoAnswer
-from torusrun.orchestrator.base.states import State
+from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
@@ -71,10 +71,6 @@ def test_squeue(job: str, state: State, says: str) -> None:
     assert status.state is state and says in status.reason
 
 
-def test_squeue_reports_the_hosts() -> None:
-    assert Slurm().status_query([]).read(recorded("squeue_early"))["4"].hosts == ("node1", "node2")
-
-
 def test_squeue_after_a_node_was_lost_and_a_limit_reached() -> None:
     late = Slurm().status_query([]).read(recorded("squeue_late"))
     assert (late["9"].state, late["9"].reason) == (State.NODE_FAIL, "Slurm lost node4 (Slurm: NODE_FAIL, NodeDown)")
@@ -100,8 +96,10 @@ def test_sacct(job: str, state: State, says: str) -> None:
     assert status.state is state and says in status.reason
 
 
-def test_a_job_that_accounting_does_not_know_is_absent_and_not_completed() -> None:
+def test_a_job_that_accounting_does_not_know_is_absent_as_are_all_where_a_site_keeps_no_records() -> None:
     assert Slurm().accounting_query([]).read(recorded("sacct_unknown_only")) == {}
+    said = Finished(("sacct",), 1, "", "Slurm accounting storage is disabled\n")
+    assert Slurm().accounting_query([]).read(said) == {}
 
 
 @pytest.mark.parametrize("name", ["squeue_controller_down", "sacct_database_down"])
@@ -111,10 +109,11 @@ def test_a_scheduler_that_is_down_says_nothing_about_jobs(name: str) -> None:
         parse(recorded(name))
 
 
-def test_an_unknown_state_is_shown_as_unknown() -> None:
-    said = Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", "")
-    status = Slurm().status_query([]).read(said)["5"]
+def test_an_unknown_state_is_shown_as_unknown_as_is_a_job_that_another_cluster_of_a_federation_took() -> None:
+    status = Slurm().status_query([]).read(Finished(("squeue",), 0, "5|EXPEDITING|None|n1\n", ""))["5"]
     assert status.state is State.UNKNOWN and "EXPEDITING" in status.reason
+    found = Slurm().accounting_query(["7"]).read(Finished(("sacct",), 0, "7|REVOKED|0:0|None assigned\n", ""))
+    assert found["7"].state is State.UNKNOWN and "REVOKED" in found["7"].reason
 
 
 @pytest.mark.parametrize("hosts", ["n[1-", "(null)", ""])
@@ -128,22 +127,11 @@ def test_a_host_list_that_cannot_be_read_hides_no_job(hosts: str) -> None:
     assert (ended["7"].state, ended["7"].hosts) == (State.COMPLETED, ())
 
 
-def test_a_job_that_another_cluster_of_a_federation_took_is_unknown() -> None:
-    found = Slurm().accounting_query(["7"]).read(Finished(("sacct",), 0, "7|REVOKED|0:0|None assigned\n", ""))
-    assert found["7"].state is State.UNKNOWN and "REVOKED" in found["7"].reason
-
-
 def test_every_state_that_squeue_documents_is_mapped() -> None:
     documented = """BOOT_FAIL CANCELLED COMPLETED CONFIGURING COMPLETING DEADLINE FAILED LAUNCH_FAILED NODE_FAIL
         OUT_OF_MEMORY PENDING PREEMPTED RECONFIG_FAIL RUNNING RESV_DEL_HOLD REQUEUE_FED REQUEUE_HOLD REQUEUED RESIZING
         REVOKED SIGNALING SPECIAL_EXIT STAGE_OUT STOPPED SUSPENDED TIMEOUT"""
     assert set(documented.split()) <= set(STATES)
-
-
-def test_the_id_of_a_submitted_job() -> None:
-    assert Slurm().job_id(recorded("sbatch").stdout).isdigit()
-    with pytest.raises(SiteError, match="did not print a job id"):
-        Slurm().job_id("")
 
 
 BANNER = """
@@ -156,16 +144,15 @@ Tue Nov 24 03:08:22 2026 [INFO4] [euid=5000,pid=6818] krb_cred: initialized
 """
 
 
-@pytest.mark.parametrize("printed", ["4711", "4711;alpha", "Submitted batch job 4711", " 4711 \r"])
-def test_the_id_stands_beside_what_else_a_site_prints(printed: str) -> None:
-    for text in (f"{BANNER}{printed}\n", f"{printed}\n{BANNER}"):
-        assert Slurm().job_id(text) == "4711"
-
-
-def test_of_two_numbers_neither_is_the_id() -> None:
+def test_the_id_of_a_submitted_job_stands_beside_what_else_a_site_prints() -> None:
+    assert Slurm().job_id(recorded("sbatch").stdout).isdigit()
+    for printed in ("4711", "4711;alpha", "Submitted batch job 4711", " 4711 \r"):
+        for text in (f"{BANNER}{printed}\n", f"{printed}\n{BANNER}"):
+            assert Slurm().job_id(text) == "4711"
     assert Slurm().job_id("2026\nSubmitted batch job 4711\n") == "4711"
-    with pytest.raises(SiteError, match="did not print a job id"):
-        Slurm().job_id("2026\n4711\n")
+    for printed in ("", "2026\n4711\n"):
+        with pytest.raises(SiteError, match="did not print a job id"):
+            Slurm().job_id(printed)
 
 
 @pytest.mark.parametrize("option", ["-M", "-Mgpu", "-M gpu", "--clusters=gpu", "--clusters", "--cluster", "--clus gpu"])
@@ -208,12 +195,11 @@ def test_the_directives() -> None:
     ]  # fmt: skip
 
 
-def test_a_path_keeps_its_blanks_quotes_and_percent_signs() -> None:
-    lines = Slurm().directives(request(stdout=Path('/my "runs"/50%j/job.out')))
-    assert r'#SBATCH "--output=/my \"runs\"/50%%j/job.out"' in lines
-
-
 def test_every_printable_value_is_one_word() -> None:
+    lines = Slurm().directives(request(stdout=Path('/my "runs"/50%j/job.out')))
+    assert r'#SBATCH "--output=/my \"runs\"/50%%j/job.out"' in lines, (
+        "also a path with blanks, quotes and percent signs"
+    )
     quoted = Slurm().directives(request(extra=('--comment=a "b" \\', "--comment=a#b'c", "--comment=\u00e9")))[-3:]
     assert quoted == [r'#SBATCH "--comment=a \"b\" \\"', """#SBATCH "--comment=a#b'c\"""", '#SBATCH "--comment=\u00e9"']
 
@@ -248,11 +234,6 @@ def test_the_hosts_of_a_job_come_in_its_order() -> None:
         Slurm().hosts({}, "login")
 
 
-def test_a_site_that_keeps_no_records_has_none() -> None:
-    said = Finished(("sacct",), 1, "", "Slurm accounting storage is disabled\n")
-    assert Slurm().accounting_query([]).read(said) == {}
-
-
 def test_records_without_an_answer_leave_a_job_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"squeue": Finished(("squeue",), 0, "", ""), "sacct": recorded("sacct_database_down")}
     monkeypatch.setattr("torusrun.orchestrator.base.process.run", lambda argv, timeout_s: answers[argv[0]])
@@ -268,34 +249,112 @@ def test_a_job_waits_for_others_and_is_dropped_with_them() -> None:
     assert "#SBATCH --dependency=afterok:5,afterany:7:8" in both
 
 
-def test_hosts_are_left_out_by_name() -> None:
-    assert "#SBATCH --exclude=n3,n7" in Slurm().directives(request(exclude=("n3", "n7")))
-
-
 def test_hosts_that_turn_bad_are_left_out_of_the_tasks_that_wait_unless_the_sites_own_words_have_a_list() -> None:
     bad = request(exclude=("n3", "n7"))
+    assert "#SBATCH --exclude=n3,n7" in Slurm().directives(bad)
     assert Slurm().leave_out_command("7", None, bad) == ["scontrol", "update", "JobId=7", "ExcNodeList=n3,n7"]
     assert Slurm().leave_out_command("7", (1, 4), bad) == ["scontrol", "update", "JobId=7_[1-4]", "ExcNodeList=n3,n7"]
     for words in ({"extra": ("--exclude=n9",)}, {"submit_args": ("-x", "n9")}):
         assert Slurm().leave_out_command("7", (1, 4), replace(bad, **words)) is None
 
 
-def test_a_site_asks_in_its_own_words() -> None:
+def test_a_site_asks_in_its_own_words_or_says_the_type_of_its_gpus() -> None:
     lines = Slurm().directives(request(ask=("--nodes=4", "--gres=gpu:v100:4")))
     assert "#SBATCH --gres=gpu:v100:4" in lines and not any("ntasks" in line or "gpu:2" in line for line in lines)
-
-
-def test_gpus_may_have_a_type() -> None:
     assert "#SBATCH --gres=gpu:v100:2" in Slurm().directives(request(gpus_per_node=2, gpu_type="v100"))
 
 
 def test_an_ended_array_is_as_its_last_task_that_ran_in_whatever_order_squeue_lists_them() -> None:
-    lines = [
-        "7_[11-19%1]|CANCELLED|None|",
-        "7_10|NODE_FAIL|NodeDown|n2",
-        "7_2|TIMEOUT|TimeLimit|n1",
-        "7_0|FAILED|None|n1",
-    ]
+    lines = ["7_[11-19%1]|CANCELLED|None|", "7_10|NODE_FAIL|NodeDown|n2"]
+    lines += ["7_2|TIMEOUT|TimeLimit|n1", "7_0|FAILED|None|n1"]
     for order in (lines, lines[::-1]):
         said = Finished(("squeue",), 0, "\n".join(order), "")
         assert Slurm().status_query([]).read(said)["7"].state is State.NODE_FAIL
+
+
+# Slurm's words for waiting and ended jobs become sentences, and stay in them for whoever looks them up.
+
+
+def said_by_squeue(state: str, reason: str, nodes: str = "") -> Status:
+    """The status of a job that squeue shows so."""
+    return Slurm().status_query([]).read(Finished(("squeue",), 0, f"5|{state}|{reason}|{nodes}\n", ""))["5"]
+
+
+def test_of_several_nodes_none_is_named_as_the_lost_one() -> None:
+    """Recorded: a job on node[5-6] whose node6 died, which both squeue and sacct show with both nodes."""
+    lost = said_by_squeue("NODE_FAIL", "NodeDown", "node[5-6]").reason
+    assert lost.startswith("Slurm lost at least one of its nodes (node5, node6)")
+    ending = said_by_squeue("COMPLETING", "NodeDown", "node[5-6]")
+    assert ending.state is State.RUNNING and "being ended: Slurm lost at least one of its nodes" in ending.reason
+    alone = said_by_squeue("COMPLETING", "NodeDown", "node1")
+    assert "Slurm lost at least one of its nodes" in alone.reason and "node1" not in alone.reason, (
+        "recorded of a job on node[1-2] whose node2 died: of one that is completing squeue shows what still cleans up"
+    )
+    many = said_by_squeue("NODE_FAIL", "NodeDown", "n[1-100]").reason
+    assert "n8 and 92 more)" in many and "n9" not in many
+
+
+def test_a_job_that_was_cancelled_while_it_waited_does_not_name_that_as_the_cause() -> None:
+    for waited_for in ("Resources", "Priority", "Dependency", "AssocGrpGRES", "Anything at all"):
+        status = said_by_squeue("CANCELLED", waited_for)
+        assert status.state is State.CANCELLED
+        assert status.reason == f"cancelled while it waited: it never ran (Slurm: CANCELLED; before: {waited_for})"
+    assert said_by_squeue("CANCELLED", "DependencyNeverSatisfied").reason.startswith("dropped by its dependency")
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("None", ""),
+        ("ReqNodeNotAvail, UnavailableNodes:node[3-4]", "maintenance (Slurm: ReqNodeNotAvail, UnavailableNodes:node[3"),
+        ("QOSMaxNodePerUserLimit", "its user has reached a limit of this quality of service"),
+        ("QOSMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit); the job cannot start like this"),
+        ("AssocGrpCPURunMinutesLimit", "its account uses as much as allowed (Slurm: AssocGrpCPURunMinutesLimit)"),
+        ("AssocMaxJobsLimit", "its user's jobs have reached a limit of this account"),
+        ("MaxGRESPerAccount", "its account uses as much as allowed (Slurm: MaxGRESPerAccount)"),
+        ("JobHeldAdmin", "held by an administrator"),
+        ("Licenses", "it waits for a license (Slurm: Licenses)"),
+        ("ANewReason", "Slurm says: ANewReason"),
+        ("a sentence | of a plug-in", "Slurm says: a sentence | of a plug-in"),
+    ],
+)
+def test_why_a_job_waits(reason: str, says: str) -> None:
+    status = said_by_squeue("PENDING", reason)
+    assert status.state is State.PENDING and says in status.reason and bool(says) == bool(status.reason)
+
+
+def test_a_job_that_went_back_into_the_queue_says_so() -> None:
+    requeued = said_by_squeue("REQUEUED", "BeginTime").reason
+    assert requeued.startswith("Slurm has put it back into the queue; its earliest start time has not come (Slurm: REQ")
+    assert "`scontrol release 5` releases it" in said_by_squeue("REQUEUE_HOLD", "None").reason
+
+
+def test_every_reason_that_the_manual_lists_means_something() -> None:
+    """squeue(1) of 22.05, JOB REASON CODES, with one of each kind that it writes with a star."""
+    documented = """AssocGrpNodeLimit AssociationJobLimit AssocMaxNodePerJobLimit AssociationResourceLimit
+        AssociationTimeLimit BadConstraints BeginTime Cleaning Dependency DependencyNeverSatisfied FrontEndDown
+        InvalidAccount InvalidQOS JobHeldAdmin JobHeldUser Licenses PartitionDown PartitionInactive PartitionNodeLimit
+        PartitionTimeLimit Priority Prolog QOSGrpNodeLimit QOSJobLimit QOSMaxNodePerUserLimit QOSResourceLimit
+        QOSTimeLimit QOSUsageThreshold ReqNodeNotAvail Reservation Resources SystemFailure WaitingForScheduling"""
+    for reason in documented.split():
+        assert said_by_squeue("PENDING", reason).reason.partition(" (Slurm: ")[0] not in ("", f"Slurm says: {reason}")
+    for reason in ("InactiveLimit", "JobLaunchFailure", "NonZeroExitCode", "SystemFailure"):
+        assert said_by_squeue("FAILED", reason, "n1").reason.endswith(f" (Slurm: FAILED, {reason})")
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("CANCELLED by 1001|0:0|None assigned", "cancelled by user 1001 before it started: it never ran"),
+        ("CANCELLED by 0|0:15|n1", "cancelled by root (Slurm: CANCELLED by 0)"),
+        ("CANCELLED|0:0|n1", "cancelled (Slurm: CANCELLED)"),
+        ("FAILED|0:53|n1", "Slurm could not start it, as when its output files cannot be opened"),
+        ("FAILED|0:64|n1", "its script was ended by SIGRTMAX"),
+        ("FAILED|0:99|n1", "its script was ended by signal 99"),
+        ("NODE_FAIL|0:0|node[5-6]", "Slurm lost at least one of its nodes (node5, node6) (Slurm: NODE_FAIL)"),
+        ("PREEMPTED|0:15|n1", "Slurm took its nodes for a job of higher priority (Slurm: PREEMPTED)"),
+    ],
+)
+def test_how_a_job_ended_by_accounting(row: str, says: str) -> None:
+    status = Slurm().accounting_query([]).read(Finished(("sacct",), 0, f"5|{row}\n", ""))["5"]
+    assert status.state.over and says in status.reason

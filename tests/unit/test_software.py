@@ -59,9 +59,14 @@ def test_check_reports_what_the_environment_of_a_run_has(project: Path, capsys: 
     assert "warning  PyTorch            torch cannot be imported: " in printed and "MPI" in printed
 
 
-def test_a_missing_environment_is_one_failure(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_environment_is_one_failure_and_an_image_has_its_software_inside(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", "run.yaml", "--check", "--set", "environment.venv=/no/such"]) == 2
     assert "`source /no/such/bin/activate`: " in capsys.readouterr().out
+    (project / "x.sif").touch()
+    assert main(["plan", "run.yaml", "--set", "image=./x.sif"]) == 2
+    assert "'environment' has no effect in an image; remove it, or 'image'" in capsys.readouterr().err
 
 
 def test_a_torch_that_does_not_fit_the_nodes_fails(project: Path) -> None:
@@ -107,12 +112,6 @@ def test_the_script_activates_the_site_s_software_first(project: Path, capsys: p
 def test_what_does_not_fit(given: str, says: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "run.yaml", "--set", f"environment={given}"]) == 2
     assert says in capsys.readouterr().err
-
-
-def test_an_image_has_its_software_inside(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "x.sif").touch()
-    assert main(["plan", "run.yaml", "--set", "image=./x.sif"]) == 2
-    assert "'environment' has no effect in an image; remove it, or 'image'" in capsys.readouterr().err
 
 
 # A shell's `module` as version 3.2.13 has it (returns 0 after a failure), with what its program printed.

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.slurm_programs import SlurmPrograms
+from tests.unit.verbs import prints, refuses
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import open_run
 from torusrun.orchestrator.cli.main import main
@@ -158,13 +159,6 @@ def test_a_submission_without_an_answer_is_looked_for_by_its_name(cluster: Clust
     assert (view.state, view.attempt) == (State.UNKNOWN, 2)
 
 
-def test_nothing_follows_an_attempt_that_its_user_cancelled(cluster: Cluster) -> None:
-    run = cluster.run()
-    ledger.append(run.ledger, CancelRequested(1))
-    assert cluster.ends(run).reason == "cancelled by its user"
-    assert not run.attempt(2).folder.exists()
-
-
 def test_a_cancelled_attempt_is_cancelled_even_if_no_plan_can_follow_it(cluster: Cluster) -> None:
     run = cluster.run()
     plan = plan_files.read_attempt(run, 1).plan
@@ -256,13 +250,11 @@ def test_what_does_not_fit_a_stretch_is_reported_with_its_place(
 ) -> None:
     (cluster.home / "local.yaml").write_text("scheduler: local\nlauncher: spawn\nnode: {ranks: 2}\nruns: runs\n")
     words = [word for setting in settings for word in ("--set", setting)]
-    assert main(["plan", str(cluster.home / "run.yaml"), *words]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses(capsys, "plan", str(cluster.home / "run.yaml"), *words)
 
 
 def test_plan_shows_the_stretches(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(cluster.home / "run.yaml")]) == 0
-    said = capsys.readouterr().out
+    said = prints(capsys, "plan", str(cluster.home / "run.yaml"))
     assert "attempts    1 node until epoch 2, then 2 nodes until epoch 4" in said
     assert main(["submit", str(cluster.home / "run.yaml"), "--dry-run"]) == 0
     assert "1 node until epoch 2, then 2 nodes until epoch 4" in capsys.readouterr().out
@@ -271,10 +263,8 @@ def test_plan_shows_the_stretches(cluster: Cluster, capsys: pytest.CaptureFixtur
 def test_predict_shows_the_time_of_every_stretch(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     spec = cluster.home / "run.yaml"
     spec.write_text(spec.read_text().replace("nodes: 2}", "nodes: 2, batch: 96}"))
-    assert main(["predict", str(spec), "--images-per-s", "100", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(prints(capsys, "predict", str(spec), "--images-per-s", "100", "--json"))
     one, two = found["parts"]
     assert (one["nodes"], one["begins"], one["ends"], two["nodes"], two["ends"]) == (1, 0.0, 2.0, 2, 4.0)
     assert 0 < two["total_s"] < one["total_s"] < found["total_s"], "twice the ranks, half the epochs"
-    assert main(["predict", str(spec), "--images-per-s", "100"]) == 0
-    assert "epochs 2 to 4 on 2 nodes" in capsys.readouterr().out
+    assert "epochs 2 to 4 on 2 nodes" in prints(capsys, "predict", str(spec), "--images-per-s", "100")

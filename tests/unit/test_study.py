@@ -202,9 +202,8 @@ def test_results_are_reported_and_a_resumed_member_continues_with_its_values(
     job.ended(well, 1, End(State.COMPLETED, "done"), wait=False)
     job.ended(badly, 1, End(State.FAILED, "exit 3"), wait=False)
     job.ended(silent, 1, End(State.COMPLETED, "done"), wait=False)
-    assert (
-        f"{silent.run_id} has reported no 'score' (nothing): its study counts it as failed" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert f"{silent.run_id} has reported no 'score' (nothing): its study counts it as failed" in said
     for end in (End(State.FAILED, "exit 3", kept_going=True), End(State.TIMEOUT, "time")):
         job.ended(again, 1, end, wait=False)
     assert [state for _, state, _ in trials(made)] == ["COMPLETE", "FAIL", "FAIL", "RUNNING"]

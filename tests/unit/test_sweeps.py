@@ -15,6 +15,7 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
@@ -30,7 +31,6 @@ from torusrun.orchestrator.run.state import lookup, outcome
 from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.sweeps import cost
 from torusrun.orchestrator.sweeps.batches import Batch
 from torusrun.orchestrator.sweeps.submit import first, proposed
 from torusrun.orchestrator.sweeps.table import Spent, spent
@@ -58,7 +58,7 @@ COMMAND = "command: [sh, -c, 'exit 0']\ncode: none\n"
 class Cluster(SlurmPrograms):
     """A Slurm that keeps its jobs in a file."""
 
-    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, home: Path, monkeypatch: Patch) -> None:
         super().__init__(home, monkeypatch, COMMAND)
         self.file = home / "jobs"
         self.file.touch()
@@ -87,7 +87,7 @@ class Cluster(SlurmPrograms):
 
 
 @pytest.fixture
-def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(home: Path, monkeypatch: Patch) -> Cluster:
     return Cluster(home, monkeypatch)
 
 
@@ -220,9 +220,7 @@ def test_resume_submits_only_members_that_failed_as_one_array(cluster: Cluster) 
         submitted.resume()
 
 
-def test_a_member_that_may_not_be_resumed_is_left_out_and_keeps_no_other_back(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_member_that_may_not_be_resumed_is_left_out_and_keeps_no_other_back(cluster: Cluster, capsys: Capsys) -> None:
     submitted = cluster.submit("env.X=1,2,3")
     never, failed, cancelled = submitted.folders
     end(never, State.FAILED, again=False)
@@ -298,7 +296,7 @@ def test_after_a_lost_answer_every_member_finds_its_task(cluster: Cluster) -> No
 
 
 def test_no_other_client_takes_members_for_lost_while_a_slow_client_submits_them(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: Patch
 ) -> None:
     seen: list[State] = []
     submits = Client.submit
@@ -334,18 +332,16 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
     assert not index.runs() and not [*index.place().iterdir()], "the links of removed members must be removed"
 
 
-def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: Capsys) -> None:
     submitted = cluster.submit("nodes=1,2")
     assert main(["status", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
     for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
         hosts = ("n1", "n2")[: json.loads(run.plan.read_text())["spec"]["nodes"]]
         ledger.append(run.ledger, Started(1, "1", hosts, time_s=begun_s))
         ledger.append(run.ledger, Ended(1, State.COMPLETED, "it is done", Cause.DONE, time_s=begun_s + 1800))
-    assert main(["status", submitted.id]) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
+    said = prints(capsys, "status", submitted.id).splitlines()[-1]
     assert said.startswith("cost so far: 1.5 node-hours in 90.0 min; at submit at most "), said
-    assert main(["status", submitted.id, "--json"]) == 0
-    cost = json.loads(capsys.readouterr().out)["cost"]
+    cost = json.loads(prints(capsys, "status", submitted.id, "--json"))["cost"]
     assert cost["so_far"] == {"node_hours": 1.5, "wall_s": 5400.0} and cost["at_submit"]["by_limits"]
 
 
@@ -361,26 +357,11 @@ def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> 
     assert spent([run]) == Spent(1.0, 3600.0), "its next attempt waits in the queue: nothing is at work"
 
 
-def test_members_that_differ_in_rates_alone_have_one_forecast(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4}\nimage_us: {resnet-digits: 100}\n"
-    (home / "site.yaml").write_text(site)
-    (home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ngrid: 4x1\ntrain: {epochs: 2}\n")
-    made: list[object] = []
-    kept = cost.forecast_of
-    monkeypatch.setattr(cost, "forecast_of", lambda plan: (made.append(plan), kept(plan))[1])
-    values = ("train.optimizer.lr=0.1,0.2,0.4", "train.epochs=1,2")
-    found = cost.cost(plan_sweep(home / "run.yaml", values=values))
-    assert len(made) == 2 and not found.unknown, "one for each number of epochs"
-
-
-def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(home: Path, capsys: Capsys) -> None:
     spec = write_specs(home)
     (home / "site.yaml").write_text(f"{(home / 'site.yaml').read_text()}image_us: {{resnet-digits: 100}}\n")
     words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--set", "sweep.at_once=2"]
-    assert main([*words, "--json"]) == 0
-    bare = json.loads(capsys.readouterr().out)
+    bare = json.loads(prints(capsys, *words, "--json"))
     assert bare["start_s"] is None
     for start_s in (10.0, 20.0, 90.0):
         run = make(spec, End(State.COMPLETED, "done", cause=Cause.DONE))
@@ -392,27 +373,22 @@ def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(
         rows = [{"event": "step", "attempt": 1, "step": n, "t": 1000.0 + start_s + n} for n in (0, 1)]
         run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     make(spec, End(State.FAILED, "no", cause=Cause.PROGRAM))
-    assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(prints(capsys, *words, "--json"))
     assert found["start_s"] == 22.0, "the median of the times to the first step (20 s) and from the last one (2 s)"
     assert found["wall_s"] == pytest.approx(bare["wall_s"] + 2 * 22.0), "two members follow one another"
     nodes = found["members"][0]["plan"]["spec"]["nodes"]
     assert found["node_hours"] == pytest.approx(bare["node_hours"] + 4 * nodes * 22 / 3600)
     assert main(words) == 0
-    assert (
-        "start and stop of each member: 22.0 s, the median of 3 runs of yours on this site" in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert "start and stop of each member: 22.0 s, the median of 3 runs of yours on this site" in said
 
 
-def test_verbs_take_the_name_of_a_sweep_for_its_members(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbs_take_the_name_of_a_sweep_for_its_members(cluster: Cluster, tmp_path: Path, capsys: Capsys) -> None:
     cluster.program("scancel", f'echo "$@" > {cluster.home}/cancelled')
     submitted = cluster.submit("env.X=1,2,3")
     end(submitted.folders[0], State.COMPLETED)
     end(submitted.folders[1], State.FAILED)
-    assert main(["cancel", submitted.id]) == 0
-    assert capsys.readouterr().out.count("requested") == 1
+    assert prints(capsys, "cancel", submitted.id).count("requested") == 1
     assert (cluster.home / "cancelled").read_text() == "1_2\n"
     end(submitted.folders[2], State.CANCELLED)
     assert main(["collect", submitted.id, str(tmp_path / "all")]) == 0
@@ -420,13 +396,12 @@ def test_verbs_take_the_name_of_a_sweep_for_its_members(
     assert main(["rm", f"{submitted.id}.0", "--yes"]) == 0
     assert [run.id for run in submitted.runs] == [f"{submitted.id}.1", f"{submitted.id}.2"]
     assert submitted.folder.record.exists(), "the others still need it"
-    assert main(["logs", submitted.id]) == 2
-    assert "is a sweep: name one of its members" in capsys.readouterr().err
+    assert "is a sweep: name one of its members" in refuses(capsys, "logs", submitted.id)
     assert main(["rm", submitted.id, "--yes"]) == 0
     assert not index.runs() and not submitted.folder.folder.exists(), "nothing of it may stay"
 
 
-def test_the_id_of_a_removed_member_names_no_other_member(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_id_of_a_removed_member_names_no_other_member(cluster: Cluster, capsys: Capsys) -> None:
     submitted = cluster.submit("env.X=0,1,2,3,4,5,6,7,8,9,10")
     for run in submitted.folders:
         end(run, State.COMPLETED)
@@ -435,41 +410,33 @@ def test_the_id_of_a_removed_member_names_no_other_member(cluster: Cluster, caps
     assert submitted.runs[-1].id == f"{submitted.id}.10", "the next member whose id begins so must stay"
 
 
-def test_a_sweep_is_one_line_of_status_and_a_table(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_is_one_line_of_status_and_a_table(cluster: Cluster, capsys: Capsys) -> None:
     submitted = cluster.submit("env.X=1,2,3")
     for accuracy, run in zip((0.5, 0.75, None), submitted.folders, strict=True):
         end(run, State.COMPLETED if accuracy else State.FAILED)
         row = {"event": "step", "attempt": 1, "step": 3, "t": 1.0, "loss": 0.25, "accuracy": accuracy, "mine": 4.5}
         run.metrics.write_text(json.dumps(row) + "\n")
-    assert main(["status"]) == 0
-    _, line = capsys.readouterr().out.splitlines()
+    _, line = prints(capsys, "status").splitlines()
     assert line.startswith(submitted.id) and "FAILED" in line
     assert line.endswith("3 members: 1 FAILED, 2 COMPLETED; best accuracy 75.00% (member 1)")
-    assert main(["status", submitted.id, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["runs"]) == 3
-    assert main(["status", submitted.id, "--best", "accuracy"]) == 0
-    title, *rows = capsys.readouterr().out.splitlines()
+    assert len(json.loads(prints(capsys, "status", submitted.id, "--json"))["runs"]) == 3
+    title, *rows = prints(capsys, "status", submitted.id, "--best", "accuracy").splitlines()
     assert title.split() == ["MEMBER", "env.X", "STATE", "STEP", "LOSS", "ACCURACY", "MINE"]
     assert [row.split()[:2] for row in rows] == [["1", "2"], ["0", "1"], ["2", "3"]]
-    assert main(["status", submitted.id, "--best", "mine"]) == 2
-    assert "write max:mine or min:mine" in capsys.readouterr().err
+    assert "write max:mine or min:mine" in refuses(capsys, "status", submitted.id, "--best", "mine")
     assert main(["status", submitted.runs[0].id, "--best", "accuracy"]) == 2
     assert "--best sorts the members of one sweep" in capsys.readouterr().err
 
 
-def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_by_verbs_of_one_run_is_refused_with_advice(cluster: Cluster, capsys: Capsys) -> None:
     cluster.submit("env.X=1,2")
     run = str(cluster.home / "run.yaml")
-    assert main(["submit", run, "--sweep", "env.X=1,2", "--in", "last"]) == 2
-    assert "leave out --in or the sweep" in capsys.readouterr().err
+    assert "leave out --in or the sweep" in refuses(capsys, "submit", run, "--sweep", "env.X=1,2", "--in", "last")
     assert main(["submit", run, "--sweep", "env.X=1,2", "--dry-run", "--ask"]) == 2
     assert "leave out --ask or the sweep" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"submit it with torusrun\.sweep"):
         submit(run, settings=["sweep={env.X: [1]}"])
-    assert main(["run", "--save", "new.yaml", "--sweep", "env.X=1,2", "--", "true"]) == 2
-    assert "--save writes one run" in capsys.readouterr().err
+    assert "--save writes one run" in refuses(capsys, "run", "--save", "new.yaml", "--sweep", "env.X=1,2", "--", "true")
 
 
 CHANGES = {"os.mkdir", "os.symlink", "os.rename", "os.link", "os.remove", "os.rmdir", "os.chmod", "subprocess.Popen"}
@@ -497,7 +464,7 @@ def killed_at(number: int, work: Callable[[], object]) -> bool:
 
 
 def test_a_resuming_client_killed_before_any_change_loses_and_doubles_no_member(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: Patch
 ) -> None:
     for module in (lookup, outcome):
         monkeypatch.setattr(module, "SHOWN_AFTER_S", -LATER_S)
@@ -525,9 +492,7 @@ def test_a_resuming_client_killed_before_any_change_loses_and_doubles_no_member(
     assert seen == {State.FAILED, State.LOST, State.PENDING} and number > 20, f"{number} changes: {seen}"
 
 
-def test_a_client_killed_before_any_change_leaves_all_members_or_none(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_killed_before_any_change_leaves_all_members_or_none(cluster: Cluster, monkeypatch: Patch) -> None:
     for module in (lookup, outcome):  # no submission is too young to be looked for
         monkeypatch.setattr(module, "SHOWN_AFTER_S", -LATER_S)
     monkeypatch.setattr(index, "YOUNG_S", 0.0)  # and none too young to be cleaned
@@ -570,6 +535,6 @@ def test_members_of_a_refused_later_array_of_a_resume_stay_failed_until_they_are
 
 
 @pytest.fixture(autouse=True)
-def no_link_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_link_is_young(monkeypatch: Patch) -> None:
     """The index leaves young links alone; here they are cleaned at once."""
     monkeypatch.setattr(index, "YOUNG_S", 0.0)

@@ -1,13 +1,20 @@
 """A run without a file: its options are read as a file is, and --save writes a file with the same run."""
 
+from __future__ import annotations
+
+import ast
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.keys.read import read, read_tree
 from torusrun.orchestrator.keys.run import RunSpec
@@ -21,7 +28,7 @@ COMMAND = ["--", "python", "train.py", "--lr", "0.1", "", "null", "a: b"]
 
 
 @pytest.fixture
-def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(home: Path, monkeypatch: Patch) -> Path:
     """A working directory with a program."""
     place = home / "code"
     place.mkdir()
@@ -53,13 +60,12 @@ def test_the_name_of_a_run_has_no_code(command: str, name: str, folder: Path) ->
 
 
 @pytest.mark.parametrize("place", [".", "..", "other"])
-def test_a_saved_file_has_the_same_run(place: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_file_has_the_same_run(place: str, folder: Path, capsys: Capsys) -> None:
     (folder / "other").mkdir()
     (folder / "site.yaml").write_text("scheduler: slurm\nlauncher: srun\nnode: {gpus: 4}\n")
     typed = ["run", *SLURM, "--site", "./site.yaml", "--set", "keep_going.attempts=3"]
     assert main([*typed, "--save", f"{place}/run.yaml", *COMMAND]) == 0
-    assert main([*typed, "--dry-run", "--quiet", *COMMAND]) == 0
-    script = capsys.readouterr().out.partition("\n")[2]
+    script = prints(capsys, *typed, "--dry-run", "--quiet", *COMMAND).partition("\n")[2]
     saved = plan(f"{place}/run.yaml")
     assert (saved.run.nodes, saved.ranks_per_node, saved.run.time_s, saved.jobs) == (2, 4, 7200.0, 3)
     assert saved.run.command == tuple(COMMAND[1:]) and saved.run.env == {"LR": "0x10"} and saved.code == folder
@@ -87,22 +93,15 @@ def test_a_saved_file_has_the_same_run(place: str, folder: Path, capsys: pytest.
         (["--save", "x.yaml", "--wait"], "--save submits nothing"),
     ],
 )
-def test_a_mistake_names_its_option(
-    options: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", *options, "--", "python", "train.py"]) == 2
-    said = capsys.readouterr().err
+def test_a_mistake_names_its_option(options: list[str], message: str, folder: Path, capsys: Capsys) -> None:
+    said = refuses(capsys, "run", *options, "--", "python", "train.py")
     assert message in said and "s3cret" not in said, said
     assert sorted(path.name for path in folder.iterdir()) == ["train.py"], "a mistake must write nothing"
 
 
-def test_a_missing_script_and_a_missing_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--", "python", "trian.py"]) == 2
-    assert "did you mean 'train.py'?" in capsys.readouterr().err
-    assert main(["run", "python", "train.py", "--lr", "0.1"]) == 2
-    assert "write the command after '--'" in capsys.readouterr().err
-    assert main(["run", "run.yaml"]) == 2
-    assert "`torusrun submit run.yaml`" in capsys.readouterr().err
+def test_a_missing_command(folder: Path, capsys: Capsys) -> None:
+    assert "write the command after '--'" in refuses(capsys, "run", "python", "train.py", "--lr", "0.1")
+    assert "`torusrun submit run.yaml`" in refuses(capsys, "run", "run.yaml")
 
 
 @pytest.mark.parametrize(
@@ -123,9 +122,7 @@ def test_a_plan_without_a_file_is_submitted_by_python(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["submit", "plan"])
-def test_a_run_file_takes_the_options_of_a_run_without_a_file(
-    verb: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_file_takes_the_options_of_a_run_without_a_file(verb: str, folder: Path, capsys: Capsys) -> None:
     (folder / "runs").mkdir()
     file = folder / "runs" / "run.yaml"
     file.write_text("name: mine\nsite: local\ncommand: [python, train.py]\nenv: {LR: '1'}\n")
@@ -136,14 +133,88 @@ def test_a_run_file_takes_the_options_of_a_run_without_a_file(
         spec = json.loads(capsys.readouterr().out)["spec"]
         assert (spec["name"], spec["nodes"], spec["ranks_per_node"], spec["time"]) == ("e3", 3, 2, "7200.000000s")
         assert spec["env"] == {"LR": "2"}
-    assert main([verb, str(file), "--nodes", "x"]) == 2
-    said = capsys.readouterr().err
-    assert "--nodes x: 'nodes' must be a whole number, not 'x'" in said, said
+    assert "--nodes x: 'nodes' must be a whole number, not 'x'" in refuses(capsys, verb, str(file), "--nodes", "x")
 
 
-def test_the_last_of_an_option_and_a_setting_wins(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_of_an_option_and_a_setting_wins(folder: Path, capsys: Capsys) -> None:
     common = ["run", "--dry-run", "--quiet", "--site", "slurm"]
-    assert main([*common, "--nodes", "2", "--set", "nodes=3", *COMMAND]) == 0
-    assert "--nodes=3" in capsys.readouterr().out
-    assert main([*common, "--set", "nodes=3", "--nodes", "2", *COMMAND]) == 0
-    assert "--nodes=2" in capsys.readouterr().out
+    assert "--nodes=3" in prints(capsys, *common, "--nodes", "2", "--set", "nodes=3", *COMMAND)
+    assert "--nodes=2" in prints(capsys, *common, "--set", "nodes=3", "--nodes", "2", *COMMAND)
+
+
+# The examples that ship with torusrun: listed, printed, and saved as a start, without overwriting anything.
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_list_names_each_run_file_and_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {row["name"]: row["about"] for row in json.loads(prints(capsys, "examples", "--json"))["examples"]}
+    runs = [path for path in (ROOT / "examples").rglob("*.yaml") if path.name != "site.yaml"]
+    assert set(found) == {str(path.relative_to(ROOT / "examples").with_suffix("")) for path in runs}
+    assert all(found.values()), "begin the file with a comment that says what it does"
+    assert found["programs/ddp"] == "runs python ddp.py"
+
+
+def test_an_example_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert prints(capsys, "examples", "digits") == (ROOT / "examples/digits.yaml").read_text()
+
+
+def test_a_saved_example_is_a_run_with_its_program(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "ddp.py in its folder" in prints(capsys, "examples", "programs/ddp", "--save", str(home / "mine.yaml"))
+    assert plan(home / "mine.yaml").run.command == ("python", "ddp.py") and (home / "ddp.py").is_file()
+
+
+@pytest.mark.parametrize("there", ["mine.yaml", "ddp.py"])
+def test_no_file_is_overwritten(there: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / there).write_text("mine")
+    assert main(["examples", "programs/ddp", "--save", str(home / "mine.yaml")]) == 2
+    assert f"{home / there} exists already" in capsys.readouterr().err
+    assert (home / there).read_text() == "mine" and len(list(home.glob("*.*"))) == 1, "nothing else may be written"
+
+
+def test_an_installed_package_has_every_shipped_folder() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "orchestrator").rglob("*.py"))
+    used = set(re.findall(r'shipped\("(\w+)"\)', code))
+    included = re.findall(r'^"(\w+)" = "torusrun/\1"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert used and used == set(included) - {"orchestrator", "training"}, "add the folder to pyproject.toml"
+
+
+# The Python examples are valid for every supported Python and do not import torusrun.
+
+
+THREADS = """
+import os, runpy, sys
+sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+    print("ended with", end.code, *(name for name in names if "gloo" in name))
+"""
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "programs"
+OURS = {"orchestrator", "training", "torusrun"}
+
+
+def test_the_python_programs_are_valid_and_import_nothing_of_ours() -> None:
+    imported: dict[str, set[str]] = {}
+    for path in PROGRAMS.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(), feature_version=(3, 10))))
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        imported[path.name] = {name.partition(".")[0] for name in names}
+    assert imported and all(imported.values())
+    assert not {program: names & OURS for program, names in imported.items() if names & OURS}
+
+
+@pytest.mark.parametrize("program", ["programs/ddp.py", "checkpoints/saved_ddp.py"])
+def test_no_thread_of_the_group_is_left_when_ddp_ends(program: str, tmp_path: Path) -> None:
+    """A thread that needs Python while it ends aborts the process."""
+    pytest.importorskip("sklearn")
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "GLOO_SOCKET_IFNAME": "lo"}
+    meeting |= {"RANK": "0", "WORLD_SIZE": "1"}
+    command = [sys.executable, "-c", THREADS, str(PROGRAMS.parent / program), "--steps", "2"]
+    own = {**os.environ, **meeting}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=own)
+    assert done.stdout.splitlines()[-1:] == ["ended with 0"], f"{done.returncode} {done.stdout}{done.stderr}"

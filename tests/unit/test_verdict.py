@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -62,55 +63,74 @@ def judged(
     return verdict(Evidence(PLACED, {each.rank: each for each in ends}, **known), stop)
 
 
-def test_all_ranks_that_ended_well_mean_completed_even_after_a_request_to_stop() -> None:
-    said = judged([end(r, 0) for r in ALL], ended(How.TIME_NEAR, limit_s=60.0), done=True)
-    assert (said.state, said.reason) == (State.COMPLETED, "all 4 ranks ended well")
+CANCELLED, OVERTIME = ended(How.CANCELLED), ended(How.TIME_NEAR, limit_s=60.0)
+DONE, FAILED, UNSURE = (State.COMPLETED, True), (State.FAILED, True), (State.FAILED, False)
+WELL = [end(rank, 0) for rank in ALL]
+AFTER_DONE = [end(0, 0), end(1, 0), end(2, signal=15, told=True)]
+STACK = ["Traceback", "ValueError: no such data", "", "Current thread 0x7f (most recent call first):", '  File "a"']
+CLOSED = "RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:4242"
+# What is known besides the records of ranks, the state and whether it is certain, and the reason, with * as in a shell.
+JUDGED: dict[str, tuple[list[RankEnd], dict[str, Any], tuple[State, bool], str]] = {
+    "all ended well, although they were asked to stop": (
+        WELL, {"stop": OVERTIME, "done": True}, DONE, "all 4 ranks ended well"),
+    "a cancellation does not take back a training that is done": (
+        AFTER_DONE, {"stop": CANCELLED, "done": True}, DONE, "*rank 2 (n2, local rank 0) was killed by SIGTERM*"),
+    "a time limit does not take back a training that is done": (
+        AFTER_DONE, {"stop": OVERTIME, "done": True}, DONE, "*rank 2 (n2, local rank 0) was killed by SIGTERM*"),
+    "a wrapper that stays after the training is done is named": (
+        [end(r, 0) for r in (0, 1, 3)], {"done": True}, DONE,
+        "the training recorded that it is done; rank 2 left no record of an end"),
+    "a wrapper that had to be killed is named even if it recorded a good end": (
+        WELL, {"done": True, "stayed": [3]}, DONE, "*the wrappers of rank 3 did not end by themselves*"),
+    "a program of another's, in the place of the training, ends well too": (
+        WELL, {}, FAILED, "*did not record that it is done*"),
+    "the killed rank is the cause, and those that followed are not": (
+        [*(end(r, CUT_OFF, 4.0) for r in (0, 1, 2)), end(3, at_s=4.5, signal=9)], {}, UNSURE,
+        "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57"),
+    "a rank that was told to end is not the cause, even where SIGTERM kills it first": (
+        [end(0, 1, 4.0), end(2, at_s=3.0, signal=15, told=True)], {"said": {0: ["no such key"]}, "told": ALL}, FAILED,
+        "rank 0 (n1, local rank 0) ended with exit code 1 after step 57: no such key"),
+    "the first of the failed ranks is quoted, and not its stack": (
+        [end(0, 1, 9.0), end(1, 1, 8.0), end(2, CUT_OFF, 7.0), end(3, CUT_OFF, 7.0)], {"said": {1: STACK}}, FAILED,
+        "rank 1 (n1, local rank 1) ended with exit code 1 after step 57: ValueError: no such data"),
+    # Programs of others have no exit code for a lost peer: their last lines tell.
+    "an error of its own is the cause before a lost connection that came first": (
+        [end(0, 1, 1.0), end(2, 1, 2.0)], {"said": {0: [CLOSED], 2: ["IndexError: 7"]}, "told": (1, 3)}, FAILED,
+        "rank 2 (n2, local rank 0) ended with exit code 1*IndexError*"),
+    "a misplaced rank is the cause before anything else": (
+        [end(0, signal=15, at_s=1.0), end(1, at_s=9.0, error="rank 1 stands on n2")], {}, FAILED,
+        "*did not start: rank 1 stands on n2*"),
+    "a host all of whose ranks fell silent, unless the scheduler knows better": (
+        [end(0, CUT_OFF, 1.0), end(1, CUT_OFF, 2.0)], {}, (State.NODE_FAIL, False),
+        "n2 (ranks 2, 3) stopped responding after step 57*rank 0 (n1*"),
+    "the host of the supervisor is never lost": (
+        [end(2, CUT_OFF), end(3, CUT_OFF)], {"here": "n1.cluster", "launcher": Words(lost={"n1": "lost"})}, UNSURE,
+        "*ranks 0, 1 left no record*"),
+    # mpirun leaves a wrapper a second between SIGTERM and SIGKILL: too little for a training's end, not for a note.
+    "ranks that their launcher killed are not taken for a lost host": (
+        [end(0, 1, 1.0), end(1, 1, 1.1)], {"told": (2, 3), "said": {0: ["ValueError: x"]}}, FAILED, "*rank 0*"),
+    "no record of some ranks: a lost node looks like this, and the scheduler knows better": (
+        [end(0, 0), end(2, 0)], {"launcher_code": 1}, UNSURE, "*ranks 1, 3 left no record*"),
+    "a killed launcher is the cause of what its ranks did": (
+        [end(r, 75, told=True) for r in (0, 1)], {"launcher_code": -9}, UNSURE,
+        "the launcher of the ranks was killed by SIGKILL after step 57"),
+    "ranks that lost one another, and none says why": (
+        [end(r, CUT_OFF, 9.0 - r) for r in ALL], {"said": {3: ["Connection closed by peer"]}}, UNSURE,
+        "rank 3 (n2, local rank 1) lost its connection to another rank after step 57*: Connection closed by peer"),
+    "ranks that all stopped without our request were stopped from outside": (
+        [end(r, 75) for r in ALL], {}, (State.CANCELLED, False),
+        "the ranks received a request to stop from outside after step 57"),
+    "a launcher that fails before any rank is quoted": (
+        [], {"launcher": Words(last="not enough slots"), "launcher_code": 1}, UNSURE,
+        "the launcher ended with exit code 1, and no rank left a record after step 57: not enough slots"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("stop", [ended(How.CANCELLED), ended(How.TIME_NEAR, limit_s=60.0)])
-def test_a_request_to_stop_does_not_take_back_a_training_that_is_done(stop: End) -> None:
-    said = judged([end(0, 0), end(1, 0), end(2, signal=15, told=True)], stop, done=True)
-    assert said.state is State.COMPLETED and "rank 2 (n2, local rank 0) was killed by SIGTERM" in said.reason
-
-
-def test_a_wrapper_that_stays_after_the_training_is_done_is_named() -> None:
-    said = judged([end(r, 0) for r in (0, 1, 3)], done=True)
-    assert said.reason == "the training recorded that it is done; rank 2 left no record of an end"
-
-
-def test_a_wrapper_that_had_to_be_killed_is_named_even_if_it_recorded_a_good_end() -> None:
-    said = judged([end(r, 0) for r in ALL], done=True, stayed=[3])
-    assert said.state is State.COMPLETED and "the wrappers of rank 3 did not end by themselves" in said.reason
-
-
-def test_ranks_that_end_well_without_a_record_of_the_training_are_not_completed() -> None:
-    """A program of another's, in the place of the training, ends well too."""
-    said = judged([end(r, 0) for r in ALL])
-    assert said.state is State.FAILED and "did not record that it is done" in said.reason
-
-
-def test_the_killed_rank_is_the_cause_and_those_that_followed_are_not() -> None:
-    said = judged([*(end(r, CUT_OFF, 4.0) for r in (0, 1, 2)), end(3, at_s=4.5, signal=9)])
-    assert said.reason == "rank 3 (n2, local rank 1) was killed by SIGKILL after step 57" and not said.certain
-
-
-def test_a_rank_that_was_told_to_end_is_not_the_cause_however_it_ended() -> None:
-    """A rank that is already leaving dies of the launcher's SIGTERM, where the others still catch it."""
-    said = judged([end(0, 1, 4.0), end(2, at_s=3.0, signal=15, told=True)], said={0: ["no such key"]}, told=ALL)
-    assert said.reason == "rank 0 (n1, local rank 0) ended with exit code 1 after step 57: no such key"
-
-
-def test_the_first_of_the_failed_ranks_is_quoted_and_not_its_stack() -> None:
-    log = ["Traceback", "ValueError: no such data", "", "Current thread 0x7f (most recent call first):", '  File "a"']
-    said = judged([end(0, 1, 9.0), end(1, 1, 8.0), end(2, CUT_OFF, 7.0), end(3, CUT_OFF, 7.0)], said={1: log})
-    assert said.reason == "rank 1 (n1, local rank 1) ended with exit code 1 after step 57: ValueError: no such data"
-
-
-def test_an_own_error_is_the_cause_before_a_connection_error_that_came_first() -> None:
-    """Programs of others have no exit code for a lost peer: their last lines tell."""
-    log = {0: ["RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:4242"], 2: ["IndexError: 7"]}
-    said = judged([end(0, 1, 1.0), end(2, 1, 2.0)], said=log, told=(1, 3))
-    assert said.reason.startswith("rank 2 (n2, local rank 0) ended with exit code 1") and "IndexError" in said.reason
+@pytest.mark.parametrize("case", JUDGED)
+def test_the_end_of_an_attempt(case: str) -> None:
+    ends, known, (state, certain), reason = JUDGED[case]
+    said = judged(ends, **known)
+    assert (said.state, said.certain) == (state, certain) and fnmatchcase(said.reason, reason), said
 
 
 TRACEBACK = "Traceback (most recent call last):"
@@ -145,27 +165,11 @@ def test_a_lost_checkpoint_is_reported_by_the_rank_with_the_cause_whichever_ends
         assert said.reason == f"rank 0 (n1, local rank 0) could not write its last files after step 57: {log[0][0]}"
 
 
-def test_a_misplaced_rank_is_the_cause_before_anything_else() -> None:
-    said = judged([end(0, signal=15, at_s=1.0), end(1, at_s=9.0, error="rank 1 stands on n2")])
-    assert "did not start: rank 1 stands on n2" in said.reason
-
-
 def test_a_host_that_the_launcher_lost_is_a_node_failure() -> None:
     said = judged([end(0, 1, 1.0), end(1, CUT_OFF, 2.0)], launcher=words(ORTE), said={0: ["ValueError: secondary"]})
     assert (said.state, said.certain) == (State.NODE_FAIL, True)
     assert "lost n2 (ranks 2, 3) after step 57: ORTE has lost communication with a remote daemon." in said.reason
     assert "rank 1 (n1, local rank 1) lost its connection" in said.reason
-
-
-def test_a_host_all_of_whose_ranks_fell_silent_is_a_node_failure_unless_the_scheduler_knows_better() -> None:
-    said = judged([end(0, CUT_OFF, 1.0), end(1, CUT_OFF, 2.0)])
-    assert (said.state, said.certain) == (State.NODE_FAIL, False)
-    assert said.reason.startswith("n2 (ranks 2, 3) stopped responding after step 57") and "rank 0 (n1" in said.reason
-
-
-def test_the_host_of_the_supervisor_is_never_reported_as_lost() -> None:
-    said = judged([end(2, CUT_OFF), end(3, CUT_OFF)], here="n1.cluster", launcher=Words(lost={"n1": "lost"}))
-    assert said.state is State.FAILED and "ranks 0, 1 left no record" in said.reason
 
 
 @pytest.mark.parametrize("text", [NOTICED, SRUN, "spawn noticed that process rank 2 exited on signal 9\n"])
@@ -182,34 +186,6 @@ def test_wrappers_that_srun_ended_before_they_could_note_it_are_not_blamed_for_a
     assert said.cause is Cause.PROGRAM and said.reason.endswith("ended with exit code 3 after step 57: it is broken")
     alone = judged([end(0, CUT_OFF, 1.0)], launcher=ended_by_srun)
     assert "the wrapper of rank 1 (n1, local rank 1) was killed by SIGTERM" in alone.reason, "nothing else explains it"
-
-
-def test_ranks_that_their_launcher_killed_are_not_taken_for_a_lost_host() -> None:
-    """mpirun leaves a wrapper a second between SIGTERM and SIGKILL: too little for a training's end, not for a note."""
-    said = judged([end(0, 1, 1.0), end(1, 1, 1.1)], told=(2, 3), said={0: ["ValueError: x"]})
-    assert said.state is State.FAILED and "rank 0" in said.reason
-
-
-def test_ranks_without_a_record_are_named_and_the_end_is_not_certain() -> None:
-    said = judged([end(0, 0), end(2, 0)], launcher_code=1)
-    assert "ranks 1, 3 left no record" in said.reason
-    assert not said.certain, "a lost node looks like this, and the scheduler knows better"
-
-
-def test_a_killed_launcher_is_the_cause_of_what_its_ranks_did() -> None:
-    said = judged([end(r, 75, told=True) for r in (0, 1)], launcher_code=-9)
-    assert said.reason == "the launcher of the ranks was killed by SIGKILL after step 57" and not said.certain
-
-
-def test_ranks_that_lost_one_another_without_a_known_cause_are_reported_so() -> None:
-    said = judged([end(r, CUT_OFF, 9.0 - r) for r in ALL], said={3: ["Connection closed by peer"]})
-    assert said.reason.startswith("rank 3 (n2, local rank 1) lost its connection to another rank after step 57")
-    assert said.reason.endswith("no rank says why: Connection closed by peer")
-
-
-def test_ranks_that_stopped_after_a_checkpoint_are_no_failure() -> None:
-    said = judged([end(r, 75) for r in ALL], ended(How.TIME_NEAR, limit_s=60.0))
-    assert (said.state, said.reason) == (State.TIMEOUT, "its time limit of 60 s is near after step 57")
 
 
 def test_ranks_that_ignored_the_time_limit_are_named() -> None:
@@ -253,12 +229,6 @@ def test_a_worker_of_torchrun_that_was_killed_may_have_lacked_memory() -> None:
     assert (said.cause, said.certain) == (Cause.KILLED, False) and said.reason.endswith("1 was killed by SIGKILL")
 
 
-def test_ranks_that_all_stopped_without_our_request_were_stopped_from_outside() -> None:
-    said = judged([end(r, 75) for r in ALL])
-    assert (said.state, said.certain) == (State.CANCELLED, False)
-    assert said.reason == "the ranks received a request to stop from outside after step 57"
-
-
 ENDS = st.builds(
     end,
     st.sampled_from(ALL),
@@ -278,15 +248,6 @@ def test_whatever_is_known_there_is_one_end_and_no_rank_asked_to_stop_is_its_cau
     assert said.state.over and said.state is not State.COMPLETED and "\n" not in said.reason
     for rank in (each.rank for each in known.values() if each.told):
         assert not said.reason.startswith(f"rank {rank} ") or known[rank].exit_code == CUT_OFF, said
-
-
-def test_a_launcher_that_fails_before_any_rank_is_quoted() -> None:
-    said = judged([], launcher=Words(last="There are not enough slots available"), launcher_code=1)
-    assert said.state is State.FAILED and not said.certain
-    assert said.reason == (
-        "the launcher ended with exit code 1, and no rank left a record after step 57: "
-        "There are not enough slots available"
-    )
 
 
 def test_why_our_remote_shell_failed_comes_before_what_the_launcher_guesses(tmp_path: Path) -> None:
@@ -402,16 +363,12 @@ def test_a_rank_that_copies_its_image_has_not_begun_and_its_host_is_not_taken_fo
 
 def test_the_last_stack_in_a_log_is_read() -> None:
     log = [
-        "Current thread 0x01 (most recent call first):",
-        '  File "/old.py", line 1 in old',
-        "something else",
-        "Thread 0x02 (most recent call first):",
-        '  File "/usr/lib/python3.11/threading.py", line 975 in run',
-        "",
+        "Current thread 0x01 (most recent call first):", '  File "/old.py", line 1 in old', "something else",
+        "Thread 0x02 (most recent call first):", '  File "/usr/lib/python3.11/threading.py", line 975 in run', "",
         "Current thread 0x01 (most recent call first):",
         '  File "/x/training/collectives/torus.py", line 61 in _wait',
         '  File "/x/training/loop.py", line 50 in _train',
-    ]
+    ]  # fmt: skip
     assert stack(log) == ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"]
     assert stack(["no stack"]) == []
 

@@ -6,19 +6,24 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from tests.unit.clock import Clock
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder import claim, ledger
+from torusrun.orchestrator.run.folder import claim, index, ledger
 from torusrun.orchestrator.run.folder.events import Ended, Refused, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state import selection
 from torusrun.orchestrator.run.state.follow import RECORDS_LAG_S, follow
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.record import read_record
@@ -28,7 +33,6 @@ from torusrun.training.reporting.metrics import Metrics
 
 FAILED = End(State.FAILED, "rank 1 was killed")
 SIGTERMED = End(State.CANCELLED, "received SIGTERM from outside", certain=False)
-COMPLETED = End(State.COMPLETED, "all 4 ranks ended well")
 GONE = "999999999.1"
 STRANGER = 12345
 
@@ -44,20 +48,14 @@ def state(run: RunFolder, now_s: float | None = None) -> State:
 
 def test_a_refused_resume_does_not_hide_the_attempts_after_it(run: RunFolder) -> None:
     ledger.append(run.ledger, Submitting(2, name="made"))
+    assert (read_record(run).attempt, state(run)) == (1, State.FAILED), "its client was killed before it made a folder"
     ledger.append(run.ledger, Refused(2, reason="no such queue"))
     assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
     run.attempt(2).folder.mkdir()
     ledger.append(run.ledger, Submitting(2, name="made"))
     ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
-    COMPLETED.write(run.attempt(2).end)
+    DONE.write(run.attempt(2).end)
     assert (read_record(run).attempt, state(run)) == (2, State.COMPLETED)
-
-
-def test_an_attempt_that_never_got_its_folder_was_never_submitted(run: RunFolder) -> None:
-    ledger.append(run.ledger, Submitting(2, name="made"))
-    assert (read_record(run).attempt, state(run)) == (1, State.FAILED)
-    run.attempt(2).folder.mkdir()
-    assert (read_record(run).attempt, state(run)) == (2, State.UNKNOWN)
 
 
 def test_a_job_that_is_gone_while_its_ranks_are_at_work_is_not_lost(run: RunFolder) -> None:
@@ -79,22 +77,18 @@ def test_a_job_that_its_scheduler_forgot_because_its_dependency_failed_is_report
     ledger.append(run.ledger, Submitting(2, name="made", after=(str(awaited.folder),)))
     ledger.append(run.ledger, Submitted(2, job=GONE, scheduler="local"))
     view = views([run], later_s)[0]
-    assert (view.state, view.reason) == (
-        State.CANCELLED,
-        f"dropped by its dependency, it never ran: {awaited.run_id} is FAILED",
-    )
+    reason = f"dropped by its dependency, it never ran: {awaited.run_id} is FAILED"
+    assert (view.state, view.reason) == (State.CANCELLED, reason)
 
 
 def test_an_attempt_that_the_ledger_lost_is_still_the_newest(run: RunFolder) -> None:
     run.attempt(2).folder.mkdir()
     run.attempt(2).plan.write_bytes(run.plan.read_bytes())
-    COMPLETED.write(run.attempt(2).end)
+    DONE.write(run.attempt(2).end)
     run.ledger.write_bytes(run.ledger.read_bytes()[:-30])
     view = views([run])[0]
     assert (view.attempt, view.state) == (2, State.COMPLETED)
-    assert view.damaged == (
-        "ledger.jsonl: 1 of 4 lines cannot be read; the state comes from the folders of its attempts",
-    )
+    assert view.damaged[0].startswith("ledger.jsonl: 1 of 4 lines cannot be read; the state comes from the folders")
 
 
 def test_hosts_and_grid_come_from_the_placement_where_ledger_and_plans_are_lost(run: RunFolder) -> None:
@@ -136,17 +130,7 @@ def test_a_run_of_somebody_else_is_read_and_neither_asked_about_nor_written_to(r
     assert state(run) is State.FAILED
 
 
-def test_an_end_that_cannot_be_noted_is_still_reported(run: RunFolder) -> None:
-    """The ledger is a FIFO: what only the scheduler knew cannot be written down."""
-    End(State.FAILED, "told to end", certain=False).write(run.attempt(1).end)
-    run.ledger.unlink()
-    os.mkfifo(run.ledger)
-    assert state(run) is State.FAILED
-
-
-def test_a_run_that_ends_while_its_scheduler_hangs_is_judged_by_its_folder(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ends_while_its_scheduler_hangs_is_judged_by_its_folder(run: RunFolder, monkeypatch: Patch) -> None:
     lose_the_end(run)
 
     def hang(client: Client, jobs: list[str]) -> dict[str, Status]:
@@ -192,7 +176,10 @@ def test_a_scheduler_of_another_version_is_no_reason_to_show_nothing(run: RunFol
     assert view.state is State.UNKNOWN and "there is no scheduler 'cron'" in view.reason
 
 
-def test_a_run_whose_folder_is_gone_is_reported(run: RunFolder) -> None:
+def test_a_folder_that_is_gone_is_named(run: RunFolder) -> None:
+    shutil.rmtree(run.attempts)
+    view = views([run])[0]
+    assert view.state is State.FAILED and view.damaged == ("attempts/1: this folder is missing, and its logs with it",)
     shutil.rmtree(run.folder)
     view = views([run])[0]
     assert view.state is State.UNKNOWN and "is not there" in view.reason
@@ -205,7 +192,7 @@ def test_a_plan_that_asks_for_an_endless_wait_is_bounded(run: RunFolder) -> None
     assert plan is not None and plan.command_timeout_s == 3600
 
 
-def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: Patch) -> None:
     clock = Clock(time.time())
     began_s = clock.now_s
     monkeypatch.setattr("torusrun.orchestrator.run.state.follow.time", clock)
@@ -216,17 +203,8 @@ def test_watching_a_run_of_unknown_end_ends(run: RunFolder, monkeypatch: pytest.
     assert view.state is State.UNKNOWN and "has no record of its end" in view.reason
 
 
-def test_the_folder_of_an_attempt_that_is_lost_is_named(run: RunFolder) -> None:
-    shutil.rmtree(run.attempts)
-    view = views([run])[0]
-    assert (view.state, view.damaged) == (
-        State.FAILED,
-        ("attempts/1: this folder is missing, and its logs with it",),
-    )
-
-
 @pytest.fixture
-def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+def running(run: RunFolder, monkeypatch: Patch) -> RunFolder:
     """A run without an end that its scheduler calls running, long after its last step, of 40 that were to be 50."""
     lose_the_end(run)
     for path in run.attempt(1).ranks.glob("*.end.json"):
@@ -245,9 +223,7 @@ def running(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     return run
 
 
-def test_a_running_run_without_new_steps_says_so_after_its_reason(
-    running: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_running_run_without_new_steps_says_so_after_its_reason(running: RunFolder, capsys: Capsys) -> None:
     (view,) = views([running])
     assert (view.state, view.reason, view.pause) == (State.RUNNING, "being deleted", "no step for 4 min, usual 0.25 s")
     assert view.usual_step_s == pytest.approx(0.25) and view.last_step_age_s == pytest.approx(240, abs=30)
@@ -300,7 +276,7 @@ def test_what_the_folder_makes_one_suspect_is_reported_and_the_state_stays(runni
 @pytest.mark.parametrize("ahead_s", [7200, -7200])
 @pytest.mark.parametrize("whose", ["mine", "the node's"])
 def test_a_clock_that_is_wrong_raises_no_alarm(
-    running: RunFolder, whose: str, ahead_s: float, monkeypatch: pytest.MonkeyPatch
+    running: RunFolder, whose: str, ahead_s: float, monkeypatch: Patch
 ) -> None:
     """The file system writes the times of files by its own clock."""
     os.utime(running.metrics)
@@ -320,7 +296,7 @@ def test_a_clock_that_is_wrong_raises_no_alarm(
         assert views([running])[0].pause == ""
 
 
-def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, monkeypatch: Patch) -> None:
     monkeypatch.setattr("torusrun.orchestrator.run.state.follow.LOOK_S", 0.05)
     monkeypatch.setattr("torusrun.orchestrator.run.state.follow.FIRST_POLL_S", 60.0)
     following = follow(running)
@@ -328,3 +304,103 @@ def test_a_run_that_is_watched_ages_while_nothing_changes(running: RunFolder, mo
     assert first.last_step_age_s and second.last_step_age_s and third.last_step_age_s
     assert first.last_step_age_s < second.last_step_age_s < third.last_step_age_s
     assert first.reason == third.reason == "being deleted"
+
+
+# Which runs `status` shows, and what it asks the schedulers for.
+
+
+Shown = Callable[..., list[str]]
+
+
+@pytest.fixture
+def three_runs(home: Path) -> list[RunFolder]:
+    """Three runs: one that is done, and two that failed; the last one at another site."""
+    spec = write_specs(home)
+    done, failed = make(spec, End(State.COMPLETED, "well")), make(spec, End(State.FAILED, "badly"))
+    (home / "other.yaml").write_text((home / "site.yaml").read_text())
+    spec.write_text(spec.read_text().replace("./site.yaml", "./other.yaml").replace("made", "else"))
+    return [done, failed, make(spec, End(State.FAILED, "badly"))]
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
+    def ids(*words: str) -> list[str]:
+        return [view["run"] for view in json.loads(prints(capsys, "status", "--json", *words))["runs"]]
+
+    return ids
+
+
+def test_newest_last_and_by_name_or_pattern(three_runs: list[RunFolder], shown: Shown) -> None:
+    done, failed, other = (run.run_id for run in three_runs)
+    assert shown() == [done, failed, other]
+    assert shown("made-*") == [done, failed]
+    assert shown(other, "made-*", done) == [done, failed, other]
+    assert shown("last") == shown("[e]lse*") == shown(f"{three_runs[2].folder}/") == [other]
+
+
+def test_by_state_site_and_time(three_runs: list[RunFolder], shown: Shown) -> None:
+    done, failed, other = (run.run_id for run in three_runs)
+    assert shown("--state", "failed") == [failed, other]
+    assert shown("--state", "Completed,lost") == [done]
+    assert shown("--site", "other") == [other]
+    assert shown("--site", "site", "--state", "FAILED") == [failed]
+    assert shown("--since", "2h") == [done, failed, other]
+    assert shown("--since", "2099-01-01") == []
+
+
+def test_a_run_whose_time_nobody_knows_is_not_hidden(three_runs: list[RunFolder], shown: Shown) -> None:
+    three_runs[0].ledger.unlink()
+    assert shown("--since", "2099-01-01") == [three_runs[0].run_id]
+
+
+def test_a_selection_that_matches_no_run(three_runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    assert prints(capsys, "status", "--state", "pending") == "no run matches\n"
+    assert "no run's name matches 'x*'" in refuses(capsys, "status", "x*")
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2h3", "-2h", "2026-13-01", "9" * 400])
+def test_an_invalid_time_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is not a time; write a time ago as in 90m"):
+        selection.moment("--since", text)
+
+
+def test_the_forms_of_a_time() -> None:
+    assert selection.moment("--since", "2h", 10_000.0) == 2800.0
+    assert selection.moment("--since", "2026-11-01") == datetime(2026, 11, 1).timestamp()
+    assert selection.moment("--since", "2026-11-01T14:30") == datetime(2026, 11, 1, 14, 30).timestamp()
+    assert selection.moment("--since", "2026-11-01T14:30+00:00") == 1793543400
+
+
+def test_a_site_without_runs_is_no_mistake(three_runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether it is named, or by the path of its file."""
+    for word in ("abci-v", str(three_runs[0].folder.parents[1] / "site.yaml"), "~/other.yaml"):
+        assert prints(capsys, "status", "--site", word, "--since", "2099-01-01") == "no run matches\n"
+
+
+def test_json_has_the_old_and_the_new_fields(three_runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["status", three_runs[2].run_id, "--json"])
+    (view,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (view["state"], view["step"], view["total_steps"], view["accuracy"]) == ("FAILED", 40, 40, None)
+    assert (view["site"], view["eta_s"], view["loss"], view["newest_result"]) == ("other", None, 1 / 40, "loss")
+    assert view["age_s"] is None and view["submitted_s"] <= time.time(), "a run that is over has no age"
+
+
+def test_many_runs_cost_one_scheduler_query(three_runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And runs of other sites are not asked about at all."""
+    asked: list[list[str]] = []
+
+    def poll(client: Client, jobs: list[str]) -> dict[str, Status]:
+        asked.append(list(jobs))
+        return dict.fromkeys(jobs, Status(State.RUNNING))
+
+    monkeypatch.setattr(Client, "poll", poll)
+    for number in range(40):
+        run = RunFolder(three_runs[number % 3].folder.with_name(f"many-{number:02d}"))
+        run.attempt(1).folder.mkdir(parents=True)
+        run.plan.write_text(three_runs[number % 3].plan.read_text())
+        with index.announced(run):
+            ledger.append(run.ledger, Submitted(1, job=f"{number}.1", scheduler="local"))
+    found = views(index.runs())
+    assert [len(jobs) for jobs in asked] == [40] and sum(view.state is State.RUNNING for view in found) == 40
+    views(index.runs(), keep=selection.Selection(site="other").asks_about)
+    assert [len(jobs) for jobs in asked] == [40, 13]

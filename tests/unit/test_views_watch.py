@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pty
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.terminals import bare
 from tests.unit.test_views_table import FAILED, NAME, PENDING, RUNNING, view
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.progress_text import words
@@ -45,11 +43,6 @@ def drawn(shown: View, width: int, said: str = "", *, colours: bool = True) -> s
     return file.getvalue()
 
 
-def bare(written: str) -> str:
-    """What was written to a terminal, without escape sequences."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).replace("\r", "")
-
-
 def line(shown: View, width: int, said: str = "") -> str:
     """The same without escape sequences."""
     return bare(drawn(shown, width, said))
@@ -69,15 +62,6 @@ def test_at_80_columns_the_bar_is_kept_and_what_matters_least_goes() -> None:
     assert line(FAST, 80) == f"{NAME} RUNNING ━━━╺━━━━━━━━ step 120/450 ETA 3m loss 0.5000"
 
 
-def test_at_120_columns() -> None:
-    shown = "ETA 3m loss 0.5000 3,264 images/s accuracy 94.72% age 1h02m"
-    assert line(FAST, 120) == f"{NAME} RUNNING ━━╸━━━━━━━━ step 120/450 {shown}"
-
-
-def test_a_very_narrow_terminal_keeps_state_bar_and_step() -> None:
-    assert line(FAST, 40) == "RUNNING ━━━━━╺━━━━━━━━━━━━━ step 120/450"
-
-
 @pytest.mark.parametrize(
     ("width", "kept"), [(119, 6), (118, 5), (109, 5), (108, 4), (93, 4), (92, 3), (78, 3), (77, 2), (65, 1), (58, 0)]
 )
@@ -93,55 +77,36 @@ def test_the_bar_is_as_long_from_step_to_step() -> None:
     assert len({bar_of(text) for text in shown}) == 1 and "step   9/450" in shown[0]
 
 
-def test_the_colour_is_that_of_the_state() -> None:
+def test_the_colour_is_that_of_the_state_and_without_colours_all_keeps_its_place() -> None:
     assert "\x1b[36mRUNNING" in drawn(FAST, 80) and "\x1b[36m━━━" in drawn(FAST, 80)
     assert "\x1b[33mPENDING" in drawn(PENDING, 80)
     assert "\x1b[31mFAILED" in drawn(FAILED, 80) and "\x1b[31m━" in drawn(FAILED, 80)
     assert "\x1b[33mno step for 4 min" in drawn(PAUSED, 80)
-
-
-def test_without_colours_what_comes_is_blank_and_the_rest_keeps_its_place() -> None:
     shown = bare(drawn(FAST, 80, colours=False))
     assert shown == f"{NAME} RUNNING ━━━          step 120/450 ETA 3m loss 0.5000"
 
 
-def test_without_a_number_of_steps_there_is_no_bar() -> None:
+def test_without_steps_a_line_has_a_reason_the_newest_line_of_rank_0_or_a_pause() -> None:
     known = replace(BARE, step=1200, loss=0.25)
     assert line(known, 80, "a line") == f"{NAME} RUNNING step 1200 loss 0.2500 age 3m"
     assert words(known, "a line") == f"{NAME} RUNNING step 1200, loss 0.2500, age 3m"
     assert line(replace(known, total_steps=0), 80) == f"{NAME} RUNNING step 1200/0 loss 0.2500 age 3m"
-
-
-def test_without_any_metrics_the_newest_line_of_rank_0_is_shown() -> None:
     assert line(BARE, 80, "epoch 3 of 90") == f"{NAME} RUNNING age 3m epoch 3 of 90"
     assert words(BARE, "epoch 3 of 90") == f"{NAME} RUNNING age 3m, epoch 3 of 90"
+    assert line(BARE, 80, "[red]loss[/] :smile:").endswith("age 3m [red]loss[/] :smile:"), "it is no markup"
     assert line(BARE, 80, "x" * 200) == f"{NAME} RUNNING age 3m {'x' * 36}…"
-
-
-def test_what_a_program_writes_is_not_taken_for_markup() -> None:
-    assert line(BARE, 80, "[red]loss[/] :smile:") == f"{NAME} RUNNING age 3m [red]loss[/] :smile:"
-
-
-def test_a_run_that_waits_says_why() -> None:
-    reason = "it waits for free nodes (Slurm: Resources)"
-    assert words(PENDING, "") == f"{NAME} PENDING age 59s, {reason}"
-    assert line(PENDING, 120) == f"{NAME} PENDING age 59s {reason}"
-
-
-def test_a_failed_run_shows_how_far_it_came() -> None:
-    assert line(FAILED, 80) == f"{NAME} FAILED ━━━━╺━━━━━━━━━━━━━━━━━━━━━━━━━━━ step  57/450"
-
-
-def test_a_pause_is_shown_in_place_of_the_time_left() -> None:
-    assert line(PAUSED, 80) == f"{NAME} RUNNING ━━━╺━━━━━━━━━ step 120/450 no step for 4 min"
-    assert words(PAUSED, "").endswith(", age 1h02m, being deleted; no step for 4 min, usual 0.2 s")
-
-
-def test_without_steps_a_reason_comes_before_the_log_and_the_log_before_a_pause() -> None:
     waiting = replace(BARE, pause="no step yet, started 3 min ago")
     assert line(waiting, 80, "epoch 3") == f"{NAME} RUNNING age 3m epoch 3"
     assert line(waiting, 80) == f"{NAME} RUNNING age 3m no step yet, started 3 min ago"
     assert words(replace(waiting, reason="being deleted"), "epoch 3").endswith("age 3m, being deleted")
+
+
+def test_a_run_that_waits_says_why_and_a_pause_is_shown_in_place_of_the_time_left() -> None:
+    reason = "it waits for free nodes (Slurm: Resources)"
+    assert words(PENDING, "") == f"{NAME} PENDING age 59s, {reason}"
+    assert line(PENDING, 120) == f"{NAME} PENDING age 59s {reason}"
+    assert line(PAUSED, 80) == f"{NAME} RUNNING ━━━╺━━━━━━━━━ step 120/450 no step for 4 min"
+    assert words(PAUSED, "").endswith(", age 1h02m, being deleted; no step for 4 min, usual 0.2 s")
 
 
 VIEWS = st.builds(
@@ -172,11 +137,6 @@ def test_every_line_fits(shown: View, width: int, said: str) -> None:
 def test_the_bar_is_there_wherever_the_steps_are_known(shown: View, width: int) -> None:
     text = line(shown, width)
     assert (bar_of(text) >= 10) == bool(shown.step is not None and shown.total_steps), text
-
-
-@pytest.fixture
-def run(home: Path) -> RunFolder:
-    return make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well"))
 
 
 def all_of(keeper: int) -> str:
@@ -298,19 +258,16 @@ def test_members_that_are_no_numbers_are_a_damaged_row(run: RunFolder) -> None:
     assert metrics.checked(run.metrics)[1] == before + 3
 
 
-def test_a_terminal_that_cannot_draw_gets_lines(run: RunFolder) -> None:
+def test_a_terminal_that_cannot_draw_gets_lines_and_an_encoding_without_blocks_ascii(run: RunFolder) -> None:
     assert watched(run, TERM="dumb").startswith(f"{run.run_id} COMPLETED step 40/40, loss 0.0250, accuracy 97.00%")
     assert "\x1b" not in watched(run, TERM="dumb")
+    shown = watched(run, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert "COMPLETED ----------" in bare(shown)
 
 
 def test_a_terminal_that_calls_itself_0_columns_wide_gets_80(run: RunFolder) -> None:
     (last,) = kept_lines(watched(run, PYTHONUTF8="1", COLUMNS="0"))
     assert last.startswith(f"{run.run_id} COMPLETED ━━━━━━━━━━")
-
-
-def test_an_encoding_without_blocks_gets_ascii(run: RunFolder) -> None:
-    shown = watched(run, PYTHONIOENCODING="ascii", LC_ALL="C")
-    assert "COMPLETED ----------" in bare(shown)
 
 
 def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

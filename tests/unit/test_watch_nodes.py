@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from torusrun.orchestrator.base.shown.numbers import seconds, size
 from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, remark, table
@@ -35,21 +33,12 @@ def test_a_wide_terminal_shows_all() -> None:
     assert row.endswith("3s ago, wrote 1s ago, ranks 0, 1")
 
 
-def test_80_columns_keep_who_computes_how_long() -> None:
-    titles, row = lines([node(0)], 80)
-    assert {"CPU", "MEMORY", "GPU", "STEP", "COMPUTE", "HEARD"} <= set(titles.split())
-    assert row.split()[-2:] == ["3s", "ago"] and max(len(titles), len(row)) <= 80
-
-
-def test_columns_of_which_nothing_is_known_are_left_out() -> None:
+def test_columns_are_left_out_of_which_nothing_is_known_or_that_a_gpu_hides() -> None:
     bare = node(0)
     assert bare.load is not None
     cpu = replace(bare, load=replace(bare.load, gpus=(), ranks=()))
     assert lines([cpu], 200)[0].split() == ["NODE", "CPU", "MEMORY", "HEARD"]
     assert lines([replace(bare, load=None)], 200)[0].split() == ["NODE", "HEARD"]
-
-
-def test_a_node_that_waits_on_a_gpu_shows_its_steps_alone() -> None:
     gpu = node(0)
     assert gpu.load is not None
     on_gpu = replace(gpu, load=replace(gpu.load, ranks=tuple(replace(rank, waited=None) for rank in gpu.load.ranks)))
@@ -71,24 +60,8 @@ def test_the_order_and_the_remark_name_who_makes_others_wait() -> None:
     assert remark(nodes[:2]) == "" and remark([]) == ""
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0"),
-        (999, "999"),
-        (1000, "1.0K"),
-        (10 * 1024, "10K"),
-        (1.26e9, "1.2G"),
-        (999.6 * 2**20, "1.0G"),
-        (3e15, "2728T"),
-    ],
-)
-def test_sizes_are_short(count: float, text: str) -> None:
-    assert size(count) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0.0000"), (0.01234, "0.0123"), (0.25, "0.250"), (2.5, "2.500"), (123.4, "123")]
-)
-def test_seconds_have_as_many_columns_from_step_to_step(value: float, text: str) -> None:
-    assert seconds(value) == text
+def test_sizes_are_short_and_seconds_have_as_many_columns_from_step_to_step() -> None:
+    sizes = {0: "0", 999: "999", 1000: "1.0K", 10 * 1024: "10K", 1.26e9: "1.2G", 999.6 * 2**20: "1.0G", 3e15: "2728T"}
+    assert {count: size(count) for count in sizes} == sizes
+    times = {0.0: "0.0000", 0.01234: "0.0123", 0.25: "0.250", 2.5: "2.500", 123.4: "123"}
+    assert {value: seconds(value) for value in times} == times
