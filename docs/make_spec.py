@@ -7,9 +7,8 @@ from typing import Any
 
 from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.schema import schema
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.keys.write import as_written, schema
 
 HEAD = """# Every key
 

@@ -17,9 +17,8 @@ from torusrun.orchestrator.cli.handle import Run, Sweep
 from torusrun.orchestrator.keys.load import RunSource, folder_of, is_sweep
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.attempts.create import Origin
+from torusrun.orchestrator.run.attempts.in_hold import duration, held_plan
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
-from torusrun.orchestrator.run.attempts.make_hold import duration, held_plan
-from torusrun.orchestrator.run.attempts.make_hold import hold as make_hold
 from torusrun.orchestrator.run.attempts.submit import first as submit_first
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
@@ -172,7 +171,8 @@ def hold(
         options = [f"--{key}={value}" for key, value in given.items() if value]
         run_id = held_plan(planned, time_s, name).run_id
         return RunThere(submit_there("hold", planned, path, options, site=site, settings=settings, name=run_id))
-    return Run(make_hold(planned, absolute(path).parent, time_s, idle_s, name, run_id=run_id, origin=origin))
+    held = held_plan(planned, time_s, name, run_id)
+    return Run(submit_first(held, absolute(path).parent, idle_s=idle_s, origin=origin))
 
 
 def dry_run(

@@ -6,21 +6,17 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.templates import word
 from torusrun.orchestrator.images import pyxis
-from torusrun.orchestrator.images.command import SecretVariables
-from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
-from torusrun.orchestrator.job.image import stage
-from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.start import launch
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RankImage
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
 from torusrun.orchestrator.job.start.prepare import launch_order, program_of
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.attempts import create
@@ -28,23 +24,22 @@ from torusrun.orchestrator.run.attempts.submit import proposed
 from torusrun.orchestrator.run.code.select import SelectedCode
 from torusrun.orchestrator.run.folder import run_folder
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.plan import attempt_plan
-from torusrun.orchestrator.run.plan import notes as plan_notes
-from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
+from torusrun.orchestrator.run.plan.plan import notes as plan_notes
 from torusrun.orchestrator.run.program.what_runs import Program
-from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 
+if TYPE_CHECKING:  # it leads to all that finds the state of a run
+    from torusrun.orchestrator.run.state.awaited import Awaited
+
 SCHEMA = 1
 OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
-ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
 MEETING = ("<address of host 1>", "<free port>")
 
 
@@ -85,14 +80,19 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     planned = without_bad_nodes(attempt_plan.first(plan))
     asked, script = proposed(plan, after, planned)
     image, code = create.check(plan)
-    plan = with_expected_grid(plan)
+    if not plan.has_grid:
+        from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
+
+        plan = with_expected_grid(plan)
+    if image:
+        from torusrun.orchestrator.cli import dry_run_in_image as in_image
     placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
     starter, notes = _launcher(plan)
     if plan.chosen:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
         notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
-    runtime = _runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
+    runtime = in_image.runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
     program = program_of(plan, run, attempt, image)
     order = launch_order(plan, program, starter, image, runtime)
     rank = Rank(0, attempt, order, placement)
@@ -114,10 +114,10 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         program=program,
         order=order,
         environment={**environment, **hidden},
-        container=_contained(order.container, program, environment, attempt, hidden) if order.container else None,
+        container=in_image.command(order, environment, attempt, hidden) if order.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
-        notes=[*notes, *plan_notes.notes(plan), *planned.left_out.lines],
+        notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
     )
 
 
@@ -128,21 +128,11 @@ def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
     except SiteError as error:
         note = f"{error}: the launcher's line is for Open MPI 4; the job checks the version on its nodes"
         return launchers.named(plan.site.launcher, OPEN_MPI), [note]
-    if plan.site.launcher in launchers.ASKED and plan.site.modules:
+    if plan.site.launcher in launchers.ASKED and plan.site.software.modules:
         return launcher, [
             f"the job checks the version of {plan.site.launcher} again, after it has loaded the site's modules"
         ]
     return launcher, []
-
-
-def _runtime(plan: Plan, notes: list[str]) -> Runtime:
-    """The runtime on this machine with the site's modules, or the one that the job is assumed to have."""
-    here = login(plan.site)
-    if here.runtime:
-        return here.runtime
-    command = plan.site.container.runtime or COMMANDS[0]
-    notes.append(f"no container runtime is found here ({here.asked}); the job is assumed to find {command}")
-    return Runtime(command, "singularity" if "singularity" in command else "apptainer", ASSUMED_VERSION)
 
 
 def _hosts(plan: Plan) -> list[str]:
@@ -155,15 +145,6 @@ def _hosts(plan: Plan) -> list[str]:
 def _jobs_environment() -> Mapping[str, str]:
     """The variables that launchers pass on: those that a job inherits from this process, and those that it sets."""
     return {**jobs_environment(), **dict.fromkeys(("PYTHONPATH", "TORUSRUN_SCRATCH"), "")}
-
-
-def _contained(
-    image: RankImage, program: Program, environment: Mapping[str, str], attempt: Attempt, hidden: Mapping[str, str]
-) -> list[str]:
-    """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
-    if image.stage:
-        image = replace(image, image=str(stage.below(image.stage, image.sha256)))
-    return list(start(image, program.argv, environment, {}, attempt.rank_variables(0), SecretVariables(hidden)).argv)
 
 
 def _kinds(plan: Plan) -> set[str]:
@@ -254,8 +235,7 @@ def _code(shown: DryRun) -> list[str]:
         if code.tracked
         else "the whole folder, because git does not list it"
     )
-    limit = f"at most {shown.plan.run.code_limit_bytes:,} bytes are copied (code_limit)"
-    return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}; {limit}", *code.notes]
+    return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}", *code.notes]
 
 
 def _code_record(shown: DryRun) -> dict[str, Any] | None:
@@ -266,7 +246,6 @@ def _code_record(shown: DryRun) -> dict[str, Any] | None:
         "source": str(code.source),
         "files": code.files,
         "bytes": code.size_bytes,
-        "limit_bytes": shown.plan.run.code_limit_bytes,
         "notes": code.notes,
     }
 

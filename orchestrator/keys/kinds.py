@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from torusrun.orchestrator.keys import variables
 from torusrun.training.recipe.key import Limits as Limits
 
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -40,7 +39,6 @@ class Kind:
     pattern: str
     parse: Callable[[str], Any]
     write: Callable[[Any], str] = str
-    file_key: str = ""  # the value may also be {KEY: PATH}, a file of this kind
 
 
 # More than any machine needs, and small enough that no computation with them overflows or takes too long.
@@ -49,7 +47,6 @@ SIZES_BYTES = Limits(at_least=0, at_most=1e18)
 RATES_BYTES_PER_S = Limits(at_least=1, at_most=1e18)
 SHARES = Limits(at_least=1e-6, at_most=1e6)
 EXPIRIES_S = Limits(at_least=1, at_most=366 * 86400)
-BLAMES = Limits(at_least=1, at_most=100)
 NODES = Limits(at_least=1, at_most=100_000)
 PER_NODE = Limits(at_least=1, at_most=1024)
 NONE_OR_MORE = Limits(at_least=0, at_most=1024)
@@ -135,6 +132,43 @@ def _bytes_per_s(text: str) -> float:
     return RATES_BYTES_PER_S.checked(float(number) * factor, f"bytes per second; {RATES}")
 
 
+# The variables that a user may set: none of bash, which runs the job's script, and none of torchrun.
+# bash(1), "Shell Variables": read-only, changed by bash itself, or changing how bash reads the next lines. All names
+# that begin with BASH are reserved as well: every bash first runs the file BASH_ENV.
+OF_BASH = (
+    "_", "COMP_WORDBREAKS", "DIRSTACK", "ENV", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "FUNCNEST",
+    "GROUPS", "HISTCMD", "HISTFILE", "IFS", "LINENO", "MAPFILE", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "PIPESTATUS",
+    "POSIXLY_CORRECT", "PPID", "PWD", "RANDOM", "REPLY", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID",
+)  # fmt: skip
+# Each rank gets these with its own values (run/program/what_runs.py): a value of the user would never arrive.
+OF_RANKS = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "ROLE_RANK",
+    "ROLE_WORLD_SIZE", "ROLE_NAME", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+    "MASTER_ADDR", "MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
+)  # fmt: skip
+LONGEST_VARIABLE = 200  # characters
+RESERVED = rf"(?:BASH.*|{'|'.join(OF_BASH)})$"
+OWN = "[Tt][Oo][Rr][Uu][Ss][Rr][Uu][Nn]_"
+GIVEN = rf"(?:{'|'.join(OF_RANKS)})$"
+VARIABLE_PATTERN = rf"^(?!{RESERVED})(?!{GIVEN})(?!{OWN})[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_VARIABLE - 1}}}$"
+
+
+def variable(name: str) -> str:
+    """`name` unchanged. Raises ValueError if it is not a valid name, or is reserved."""
+    if not re.fullmatch(rf"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_VARIABLE - 1}}}", name):
+        raise ValueError(
+            "is not an environment variable's name; use letters, digits and '_', beginning with a letter, at most "
+            f"{LONGEST_VARIABLE}"
+        )
+    if re.match(RESERVED, name):
+        raise ValueError("belongs to bash, which runs the job's script; choose another name")
+    if re.match(GIVEN, name):
+        raise ValueError("is set by torusrun for each rank, as by torchrun; leave it out")
+    if re.match(OWN, name):
+        raise ValueError("belongs to torusrun, as every name that begins with TORUSRUN_; choose another name")
+    return name
+
+
 def share(text: str) -> float:
     """'1/3' or '0.5' as a number above 0."""
     match = re.fullmatch(rf"({NUMBER}(?:e-?[0-9]+)?)(?:/([0-9]+))?", text) if len(text) <= LONGEST_NUMBER else None
@@ -187,7 +221,7 @@ NAME = text_kind(
     r"[A-Za-z][A-Za-z0-9._-]{0,62}",
     "use letters, digits, '.', '_' and '-', beginning with a letter, at most 63",
 )
-VARIABLE = Kind("an environment variable's name", variables.PATTERN, variables.variable)
+VARIABLE = Kind("an environment variable's name", VARIABLE_PATTERN, variable)
 GPU_TYPE = text_kind(
     "a type of GPUs", r"[A-Za-z0-9][A-Za-z0-9_.+-]*", "write it as the scheduler does, as in v100 or a100_3g.20gb"
 )
@@ -212,7 +246,6 @@ WRITABLE = text_kind(
 )
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
 LINE = _line("one line of text")
-IMAGE = replace(LINE, file_key="dockerfile")
 SHELL = _line("a line of shell", rf"(?![^\S{CONTROL}]*#)", "begin with '#', as directives of schedulers do, ")
 OPERAND = _line("one line of text", "(?!-)", "begin with '-', as options do, ")
 VALUE = _value("an environment variable's value", "values")

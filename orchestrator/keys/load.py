@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.measured import SiteMeasurements
 from torusrun.orchestrator.keys.nodes import KeyValue, clipped, compose, keys
 from torusrun.orchestrator.keys.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.orchestrator.keys.read import Marks, read, read_tree
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.keys.site import Site, SiteMeasurements
 from torusrun.orchestrator.keys.typed_run import TypedRun
 from torusrun.training.recipe.near import did_you_mean
 
@@ -58,7 +57,7 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
     source, folder = str(typed or checked(str(path))), folder_of(path)
     text = typed.text() if typed else read_text(Path(source), "run")
     root = typed.tree() if typed else compose(text, source)
-    run, marks = read_tree(RunSpec, root, source, settings, {"site": site} if site else {})
+    run, marks = read_tree(RunSpec, root, source, [*settings, *([f"--site={site}"] if site else [])])
     site_path = find_site(run.site, Path() if site else folder, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
     files = (*(() if typed else (source,)), str(site_path))

@@ -1,21 +1,51 @@
-"""Short forms, as `model: resnet-digits` for `model: {name: resnet-digits}`; hints for moved keys."""
+"""Short forms, as `model: resnet-digits` for `model: {name: resnet-digits}`, and hints for messages.
+
+Hints are the place of a moved key, and how to write a list (`command: python x.py` as `[python, x.py]`) or a group.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 import types
 import typing
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 
+from torusrun.orchestrator.keys.kinds import ARGUMENT, SHELL, Kind
 from torusrun.orchestrator.keys.nodes import is_null
 from torusrun.training.recipe.key import described, key_of, may_be_left_out
 from torusrun.training.recipe.near import did_you_mean
 
 NAME = "name"
 Root = TypeVar("Root", yaml.Node, "yaml.Node | None")
+OF_A_SHELL = re.compile(r"[$`|&;<>*?~]")  # special characters of a shell
+MOST_TEXT = 1000  # longest text that a message shows as a list
+
+GROUPS = {
+    "keep_going": "{attempts: 3}",
+    "notify": "{mail: me@example.org}",
+    "train": "{model: resnet-digits, epochs: 2}",
+    "stop": "{signal: SIGUSR1, before: 5m}",
+    "checkpoints": "{folder: checkpoints}",
+    "exit_codes": "{later: [75]}",
+    "metrics": "{pattern: 'step=(?P<step>\\d+)'}",
+    "sweep": "{train.batch: [64, 128]}",
+    "environment": "{venv: ~/venv}",
+    "env": "{NAME: value}",
+    "node": "{ranks: 4, gpus: 4}",
+    "container": "{runtime: apptainer}",
+    "topology": "{source: slurm}",
+    "preflight": "{enabled: false}",
+    "measured": "{models: {resnet50: {image_us: 85}}}",
+    "base": "{docker: debian:bookworm}",
+    "python": "{packages: [numpy==2.1.0]}",
+    "mpi": "{from: distribution}",
+    "cuda": "{version: '12.4'}",
+}
 
 
 def with_names(cls: type[Any], root: Root) -> Root:
@@ -77,3 +107,25 @@ def _sections(cls: Any) -> dict[str, type[Any]]:
 def _optional(hint: Any) -> Any:
     """`X` for the type `X | None`."""
     return typing.get_args(hint)[0] if typing.get_origin(hint) in (types.UnionType, typing.Union) else hint
+
+
+def as_group(path: str) -> str:
+    """', as in KEY: {...}' for the dotted key of a group, if it has an example."""
+    name = path.rpartition(".")[2]
+    return f", as in {name}: {GROUPS[name]}" if name in GROUPS else ""
+
+
+def as_list(item: Any, node: yaml.Node) -> str:
+    """'; write [python, x.py]' for a text that should be a list, if the list is certain."""
+    kind = next((extra for extra in get_args(item)[1:] if isinstance(extra, Kind)), None)
+    if kind is None or not isinstance(node, yaml.ScalarNode) or len(node.value) > MOST_TEXT:
+        return ""
+    try:
+        words = shlex.split(node.value)
+    except ValueError:  # a quote is not closed
+        return ""
+    if kind is ARGUMENT:
+        items = ["sh", "-c", node.value] if OF_A_SHELL.search(node.value) else words
+    else:
+        items = [node.value] if len(words) == 1 or kind is SHELL else []
+    return f"; write {yaml.safe_dump(items, default_flow_style=True, width=10 * MOST_TEXT).strip()}" if items else ""

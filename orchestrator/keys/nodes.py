@@ -16,7 +16,8 @@ MOST_CHARACTERS = 1_000_000  # in all values of a spec
 MOST_SHOWN = 200  # characters of a setting in a message
 OPTIONS = {
     "--nodes": "nodes", "--gpus": "ranks_per_node", "--ranks-per-node": "ranks_per_node", "--time": "time",
-    "--image": "image", "--queue": "queue", "--account": "account", "--code": "code", "--name": "name", "--env": "env",
+    "--image": "image", "--site": "site", "--queue": "queue", "--account": "account", "--code": "code",
+    "--name": "name", "--env": "env",
 }  # fmt: skip # of the command line, each with the key that it sets
 
 
@@ -131,14 +132,6 @@ def _put_option(root: yaml.Node | None, typed: str) -> yaml.Node:
     if not (name and equals):
         raise SpecError([Problem(Mark(f"--env {clipped(value)}"), "write it as NAME=VALUE")])
     return from_option(root, ["env", name], text, f"--env {name}=...")
-
-
-def override_text(root: yaml.Node | None, key: str, text: str, source: str) -> yaml.Node:
-    """The tree with the value of `key` replaced by the plain text `text`, which is not read as YAML."""
-    name = f"--{key} {clipped(text)}"
-    if not _is_utf8(text):
-        raise SpecError([Problem(Mark(name), "this is not UTF-8 text")])
-    return _put(root, [key], yaml.ScalarNode("", text, _start(name), _start(name), style='"'), _start(name), source)
 
 
 def from_option(root: yaml.Node | None, keys: Sequence[str], value: str | Sequence[str], option: str) -> yaml.Node:

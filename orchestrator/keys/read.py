@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import yaml
 
 from torusrun.orchestrator.base.typed import hints_of
-from torusrun.orchestrator.keys.as_list import as_group, as_list
 from torusrun.orchestrator.keys.kinds import Kind, decimal, whole
-from torusrun.orchestrator.keys.names import near_key, one_may_stand_alone, with_names
+from torusrun.orchestrator.keys.names import as_group, as_list, near_key, one_may_stand_alone, with_names
 from torusrun.orchestrator.keys.nodes import (
     KeyValue,
     checked,
@@ -27,7 +26,6 @@ from torusrun.orchestrator.keys.nodes import (
     is_null,
     mark_of,
     override,
-    override_text,
 )
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 from torusrun.training.recipe.key import Constraint, Limits, key_of, may_be_left_out
@@ -39,32 +37,20 @@ Marks = Mapping[str, Mark]
 MISSING: Any = object()
 
 
-def read(
-    cls: type[T],
-    text: str,
-    source: str,
-    settings: Sequence[str | KeyValue] = (),
-    texts: Mapping[str, str] | None = None,
-) -> tuple[T, Marks]:
+def read(cls: type[T], text: str, source: str, settings: Sequence[str | KeyValue] = ()) -> tuple[T, Marks]:
     """Read `text` as a `cls`; also return the place of each dotted key.
 
-    `settings` are `key.sub=value` words, or values with their places, that replace values of the text; `texts` are
-    values of keys that are not read as YAML. Raises SpecError with every mistake found.
+    `settings` are `key.sub=value` words, or values with their places, that replace values of the text. Raises SpecError
+    with every mistake found.
     """
-    return read_tree(cls, compose(text, source), source, settings, texts)
+    return read_tree(cls, compose(text, source), source, settings)
 
 
 def read_tree(
-    cls: type[T],
-    root: yaml.Node | None,
-    source: str,
-    settings: Sequence[str | KeyValue] = (),
-    texts: Mapping[str, str] | None = None,
+    cls: type[T], root: yaml.Node | None, source: str, settings: Sequence[str | KeyValue] = ()
 ) -> tuple[T, Marks]:
     """Read a tree as `read` reads a text. The tree is changed."""
     root = overridden(cls, root, source, settings)
-    for key, given in (texts or {}).items():
-        root = with_names(cls, override_text(root, key, given, source))
     reader = _Reader()
     value = reader.record(cls, root, "") if root else reader.build(cls, {}, Mark(source), "")
     if reader.problems:
@@ -177,23 +163,12 @@ class _Reader:
     def _annotated(self, base: Any, extra: Any, node: yaml.Node, path: str) -> Any:
         if not isinstance(extra, Kind):
             return self._constrained(base, extra, node, path)
-        if extra.file_key and isinstance(node, yaml.MappingNode):
-            return self._file(extra, node, path)
         if not isinstance(node, yaml.ScalarNode):
             return self.wrong(node, f"{shown(path)} must be {extra.means}, not {form(node)}")
         try:
             return extra.parse(node.value)
         except ValueError as error:
             return self.wrong(node, f"{shown(path)}: {shown(node.value)} {error}")
-
-    def _file(self, kind: Kind, node: yaml.MappingNode, path: str) -> Any:
-        """The path in `{KEY: PATH}`, with a slash, so that it is no name."""
-        pairs = list(self._pairs(node))
-        if [key.value for key, _ in pairs] != [kind.file_key]:
-            file = f"{{{kind.file_key}: PATH}}"
-            return self.wrong(node, f"{shown(path)} must be {kind.means}, or {file} with no other key")
-        file = self._annotated(str, dataclasses.replace(kind, file_key=""), pairs[0][1], f"{path}.{kind.file_key}")
-        return file if file is MISSING or "/" in file else f"./{file}"
 
     def _constrained(self, base: Any, constraint: Constraint, node: yaml.Node, path: str) -> Any:
         value = self.value(base, node, path)

@@ -6,16 +6,74 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
-from torusrun.orchestrator.keys.keep_going import KeepGoing
-from torusrun.orchestrator.keys.notify import Notify
-from torusrun.orchestrator.keys.program import Checkpoints, ExitCodes, MetricsSettings, StopSettings
-from torusrun.orchestrator.keys.secret import Secret
-from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.keys.kinds import DURATION, EXPRESSION, LINE, NODES, NONE_OR_MORE, Limits
+from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import SweepKeys
 from torusrun.training.recipe.key import key, needed
 from torusrun.training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
+JOBS = Limits(at_least=1, at_most=1000)
+EXIT_CODE = Limits(at_least=0, at_most=255)
+
+
+@dataclass(frozen=True)
+class KeepGoing:
+    """How a run continues after an attempt that ended early."""
+
+    attempts: Annotated[int, JOBS] = key(
+        1, "jobs that work for the run one after the other, from one submit; restarts within a job do not count"
+    )
+    without_progress: Annotated[int, JOBS] = key(2, "attempts in a row without a new checkpoint that end the run")
+    spares: Annotated[int, NONE_OR_MORE] = key(
+        0, "nodes to ask for beyond 'nodes': they replace lost nodes within the job"
+    )
+    min_nodes: Annotated[int, NODES] | None = key(
+        None, "fewest nodes on which the run continues within a job; default: nodes"
+    )
+
+
+@dataclass(frozen=True)
+class StopSettings:
+    """How the command is stopped when its time limit is near or its user cancels it."""
+
+    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = key(
+        "SIGTERM", "the signal that every rank's command gets"
+    )
+    before_s: Annotated[float, DURATION] | None = key(
+        None, "how long before the time limit; default: the site's stop_before", name="before"
+    )
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where the command keeps its checkpoints."""
+
+    folder: Annotated[str, LINE] | None = key(
+        None, "its folder, relative to the code: kept over attempts; or an absolute path"
+    )
+
+
+@dataclass(frozen=True)
+class ExitCodes:
+    """What the command's exit codes mean; every other one means that it failed."""
+
+    done: tuple[Annotated[int, EXIT_CODE], ...] = key((0,), "it is done")
+    later: tuple[Annotated[int, EXIT_CODE], ...] = key(
+        (), "it stopped after a checkpoint, to continue in another attempt, as in [75]"
+    )
+    never: tuple[Annotated[int, EXIT_CODE], ...] = key((), "it failed, and is not to be started again, as in [78]")
+
+
+@dataclass(frozen=True)
+class MetricsSettings:
+    """Where the command's progress is read, besides the JSON lines that it may append to $TORUSRUN_METRICS."""
+
+    pattern: Annotated[str, EXPRESSION] | None = key(
+        None,
+        "a regular expression over rank 0's output; its named groups are the values (step, total_steps, epoch, "
+        "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'",
+    )
 
 
 @dataclass(frozen=True)
@@ -47,9 +105,9 @@ class RunSpec:
         "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
         "the site's preflight.enabled is false",
     )
-    image: Annotated[str, kinds.IMAGE] | None = key(
+    image: Annotated[str, kinds.LINE] | None = key(
         None,
-        "container image: an image file's name or path, {dockerfile: PATH}, a SIF, a sandbox folder, "
+        "container image: an image file's name or path, a Dockerfile, a SIF, a sandbox folder, "
         "docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or "
         "library://REFERENCE; default: no container",
     )
@@ -72,7 +130,6 @@ class RunSpec:
         None,
         "folder of your code, copied at submit; none: no code; default: the folder of the run's file",
     )
-    code_limit_bytes: Annotated[int, kinds.SIZE] = key(100_000_000, "size limit of the copied code", name="code_limit")
     software: Software = key(
         Software(), "software that the job activates for the command, after the site's", name="environment"
     )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
-from torusrun.orchestrator.keys.keep_going import JOBS
-from torusrun.orchestrator.keys.notify import Notify
+from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.paths import expanded
-from torusrun.orchestrator.keys.secret import Secret
-from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import ARRAYS
 from torusrun.orchestrator.keys.topology import Topology
 from torusrun.training.recipe.key import key, needed
+
+LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_per_s", "intra_node_latency_us")
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,6 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
-class BadNodeRules:
-    """When a host counts as bad, and for how long."""
-
-    expire_s: Annotated[float, kinds.EXPIRY] = key(
-        86400.0, "how long a bad host is left out of requests, and how long an end that names it counts", name="expire"
-    )
-    blame_after: Annotated[int, kinds.BLAMES] = key(2, "ends within that time that must name a host before it is bad")
-
-
-@dataclass(frozen=True)
 class PreflightSettings:
     """The checks of a job's nodes and of the links between them, before the ranks start."""
 
@@ -149,12 +139,6 @@ class PreflightSettings:
         None,
         "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
         name="pair",
-    )
-    free_memory_bytes: Annotated[int, kinds.SIZE] | None = key(
-        None, "free memory of a node; default: half of node.memory", name="free_memory"
-    )
-    free_disk_bytes: Annotated[int, kinds.SIZE] = key(
-        256 * 1024**2, "free space of a node's folder for temporary files", name="free_disk"
     )
 
 
@@ -172,42 +156,7 @@ class Site:
     )
     node: Node = key(Node(), "one node")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
-    step_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {},
-        "by model, as in 'resnet50, bf16, compiled': microseconds of a step on one rank besides its images; torusrun "
-        "calibrate measures it",
-    )
-    image_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by model: microseconds of one image on one rank, as in resnet-digits: 85"
-    )
-    step_ranks: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
-        {}, "by model: the ranks of the run that measured its step; a step waits for the slowest of them"
-    )
-    step_spread: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.SPREADS]] = key(
-        {},
-        "by model: the standard deviation of a rank's step as a share of its mean; default: that of published runs",
-    )
-    step_batch: dict[Annotated[str, kinds.LINE], Annotated[int, kinds.RANKS]] = key(
-        {}, "by model: the images of a rank at which its step was measured, and at twice as many; others are doubtful"
-    )
-    tensors: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
-        {}, "by model of your own: the parameters of each tensor, in their order; torusrun calibrate counts them"
-    )
-    samples: dict[Annotated[str, kinds.LINE], tuple[Annotated[int, kinds.COUNTS], ...]] = key(
-        {}, "by data set of your own: the samples for training and for tests; torusrun calibrate counts them"
-    )
-    links_error: Annotated[float, kinds.SPREADS] | None = key(
-        None, "the largest relative error of the measured links; torusrun calibrate writes it"
-    )
-    save_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by model: microseconds that all ranks wait for a checkpoint; torusrun calibrate measures it"
-    )
-    decode_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by data set: microseconds until a rank has decoded an image that the system's cache holds; from calibrate"
-    )
-    read_us: dict[Annotated[str, kinds.LINE], Annotated[float, kinds.MICROSECONDS]] = key(
-        {}, "by data set: microseconds that a rank's image takes longer from the file system than from the cache"
-    )
+    measured: Measured = key(Measured(), "what torusrun calibrate has measured, as its file has it")
     points_per_node_hour: Annotated[float, kinds.PRICES] | None = key(
         None, "points that the site charges for an hour of a node; plan and predict show what a run costs"
     )
@@ -226,11 +175,7 @@ class Site:
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
-    modules: tuple[Annotated[str, kinds.LINE], ...] = key((), "environment modules to load")
-    purge_modules: bool = key(False, "whether `module purge` runs first")
-    software: Software = key(
-        Software(), "software that every job activates after the modules, without a container", name="environment"
-    )
+    software: Software = key(Software(), "modules and software that every job activates", name="environment")
     setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
         (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
     )
@@ -258,13 +203,10 @@ class Site:
     largest_array: Annotated[int, ARRAYS] = key(
         1000, "jobs in an array of a sweep; a sweep with more members has several arrays"
     )
-    attempts: Annotated[int, JOBS] = key(
-        1, "jobs that work for a run one after the other, if the run does not name keep_going.attempts"
-    )
     attempts_by: Literal["array", "dependency"] = key(
         "array",
-        "how these jobs are submitted: as an array, or for a site that forbids arrays by dependency, each after the "
-        "end of the one before",
+        "how the jobs of keep_going.attempts are submitted: as an array, or for a site that forbids arrays by "
+        "dependency, each after the end of the one before",
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"
@@ -280,8 +222,10 @@ class Site:
         "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
         name="poll_interval",
     )
-    bad_nodes: BadNodeRules = key(
-        BadNodeRules(), "hosts that broke runs: they are remembered, and left out of requests"
+    forget_bad_nodes_s: Annotated[float, kinds.EXPIRY] = key(
+        86400.0,
+        "how long a host that broke runs is left out of requests, and how long an end that names it counts",
+        name="forget_bad_nodes",
     )
     host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"
@@ -295,3 +239,23 @@ class Site:
     def interpreter(self) -> str:
         """The nodes' Python: the site's `python`, or the one that runs torusrun."""
         return str(expanded(self.python)) if self.python else sys.executable
+
+
+@dataclass(frozen=True)
+class SiteMeasurements:
+    """The file of `torusrun calibrate` beside a site's: link speeds as in `node`, and times; None if not measured."""
+
+    run: Annotated[str, kinds.LINE] = needed("where it was measured")
+    inter_node_bytes_per_s: Annotated[float, kinds.RATE] | None = key(None, "", name="inter_node")
+    inter_node_latency_us: Annotated[float, kinds.MICROSECONDS] | None = key(None, "")
+    intra_node_bytes_per_s: Annotated[float, kinds.RATE] | None = key(None, "", name="intra_node")
+    intra_node_latency_us: Annotated[float, kinds.MICROSECONDS] | None = key(None, "")
+    measured: Measured = key(Measured(), "")
+
+    def at(self, site: Site) -> Site:
+        """The site with the measured values in place of its own."""
+        links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
+        old, new = site.measured, self.measured
+        error = old.links_error if new.links_error is None else new.links_error
+        measured = Measured({**old.models, **new.models}, {**old.data, **new.data}, error)
+        return replace(site, node=replace(site.node, **links), measured=measured)

@@ -24,7 +24,7 @@ class SweepKeys:
 
     values: dict[Annotated[str, KEY], yaml.Node] = key(
         {},
-        "any key of a run, as in train.optimizer.lr: a list, {from: 64, to: 512, log: 4} or {..., linear: 5}; with a "
+        "any key of a run, as in train.optimizer.lr: a list of values; with a "
         "study a list, {from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
         others=True,
     )

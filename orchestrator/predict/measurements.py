@@ -8,7 +8,7 @@ all-reduce counts as much as a large one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.keys.kinds import SPREADS
 from torusrun.orchestrator.keys.load import load, measured_at, measured_place
-from torusrun.orchestrator.keys.measured import SiteMeasurements
+from torusrun.orchestrator.keys.measured import DataTimes, Measured, ModelTimes
+from torusrun.orchestrator.keys.site import SiteMeasurements
+from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.counted import counted
@@ -234,38 +236,45 @@ def _text(found: Found, before: SiteMeasurements | None) -> str:
     for fit in found.links:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
-    if found.links:
-        values["links_error"] = _share(found.links[-1].worst_percent / 100)  # of the slowest class, between the nodes
-    for name, of_name in _by_name(found).items():
-        known = {**(getattr(before, name) if before else {}), **of_name}
-        values |= {name: known} if known else {}
+    measured = as_written(_measured(found, before.measured if before else Measured()))
+    values["measured"] = {key: _short(value) for key, value in measured.items() if value not in (None, {})}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
         + str(yaml.safe_dump(values, sort_keys=False))
     )
 
 
-def _by_name(found: Found) -> dict[str, dict[str, Any]]:
-    """The measured values by their keys in a site's file, each by the program, the model or the data set."""
-    of_program = {
-        "step_us": round(found.step_us, 3),
-        "image_us": round(found.image_us, 3),
-        "step_ranks": found.ranks,
-        "step_spread": _share(found.spread),
-        "step_batch": found.batch,
-    }
-    read = found.input
-    own = {"tensors": found.tensors, "samples": found.samples}
-    return {
-        **{name: {found.program: value} for name, value in of_program.items()},
-        "save_us": {found.model: round(found.save_us, 3)} if found.save_us else {},
-        "decode_us": {read.data: round(read.decode_us, 3)} if read else {},
-        "read_us": {read.data: round(read.slower_us, 3)} if read else {},
-        **{
-            name: {key: list(each) for key, each in counted.items() if is_own(key.partition(" ")[0])}
-            for name, counted in own.items()
-        },
-    }
+def _short(value: Any) -> Any:
+    """A table without what was not measured; another value as it is."""
+    if not isinstance(value, dict):
+        return value
+    return {name: {key: one for key, one in times.items() if one} for name, times in value.items()}
+
+
+def _measured(found: Found, before: Measured) -> Measured:
+    """The times that were known `before`, with the newly measured ones in their place."""
+    models, data, read = dict(before.models), dict(before.data), found.input
+
+    def of_model(name: str, **times: Any) -> None:
+        models[name] = replace(models.get(name, ModelTimes()), **times)
+
+    def of_data(name: str, **times: Any) -> None:
+        data[name] = replace(data.get(name, DataTimes()), **times)
+
+    times = {"image_us": round(found.image_us, 3), "step_us": round(found.step_us, 3)}
+    of_model(found.program, **times, ranks=found.ranks, spread=_share(found.spread), batch=found.batch)
+    if found.save_us:
+        of_model(found.model, save_us=round(found.save_us, 3))
+    for name, tensors in found.tensors.items():
+        if is_own(name.partition(" ")[0]):
+            of_model(name, tensors=tuple(tensors))
+    if read:
+        of_data(read.data, decode_us=round(read.decode_us, 3), read_us=round(read.slower_us, 3))
+    for name, samples in found.samples.items():
+        if is_own(name.partition(" ")[0]):
+            of_data(name, samples=tuple(samples))
+    # The error is that of the slowest class, between the nodes.
+    return Measured(models, data, _share(found.links[-1].worst_percent / 100) if found.links else None)
 
 
 def _share(value: float) -> float:

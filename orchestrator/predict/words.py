@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,6 @@ from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, Saving, c
 from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.forecast.interval import largest
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.plan import chain
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.counted import counted
@@ -186,7 +186,7 @@ def compared(forecasts: Sequence[Forecast]) -> Predicted:
 
 def attempts_needed(plan: Plan, forecast: Forecast) -> int | None:
     """The attempts by the time limit of the plan; None if its phases want other nodes, which makes attempts, too."""
-    return None if stretches(plan.run) else chain.attempts(forecast.total_s, plan.run.time_s, plan.stop_before_s)
+    return None if stretches(plan.run) else attempts_for(forecast.total_s, plan.run.time_s, plan.stop_before_s)
 
 
 def cost_line(plan: Plan, forecast: Forecast) -> str:
@@ -240,3 +240,12 @@ def _measured(found: ProgramForecast) -> str:
 def _step(value_s: float) -> str:
     """The time of a step with three digits, as '1.24 s' or '35.1 ms'."""
     return f"{value_s:.3g} s" if value_s >= 1 else f"{value_s * 1e3:.3g} ms"
+
+
+def attempts_for(work_s: float, limit_s: float, stop_before_s: float = 0.0) -> int:
+    """The attempts one after the other for `work_s` of training; each must stop `stop_before_s` before its limit.
+
+    The time from the start of an attempt to its first step is not known, and left out.
+    """
+    usable_s = limit_s - stop_before_s
+    return max(math.ceil(work_s / usable_s), 1) if usable_s > 0 else 1

@@ -185,6 +185,6 @@ def _packed_code(planned: Plan) -> tuple[Packed, dict[str, Any]]:
     """The code of a plan as an archive, and its record."""
     assert planned.code
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
-        copy, limit = Path(folder) / "code", planned.run.code_limit_bytes
-        frozen = freeze(planned.code, copy, limit, leave_out=no_code(planned), secret=planned.secret_files)
+        copy = Path(folder) / "code"
+        frozen = freeze(planned.code, copy, leave_out=no_code(planned), secret=planned.secret_files)
         return Packed(copy), frozen.record()

@@ -15,8 +15,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.private import UMASK
 from torusrun.orchestrator.base.templates import Text, render, word
 from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.shared import PROGRAMS, Software
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import PROGRAMS, Software
 from torusrun.orchestrator.schedulers.interface import Request, Scheduler
 
 
@@ -24,6 +24,7 @@ def activating(software: Software) -> list[str]:
     """The lines for bash, in their order; [] for no software."""
     root = str(expanded(software.root)) if software.root else ""
     return [
+        *(["module purge"] if software.purge else []),
         *(f"module use {word(expanded(folder))}" for folder in software.module_paths),
         *(f"module load {word(name)}" for name in software.modules),
         *([f"source {word(expanded(software.venv) / 'bin' / 'activate')}"] if software.venv else []),
@@ -77,11 +78,11 @@ def job_script(
     If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's. If the job may
     begin `several` attempts, a step that fails before a later attempt is handed to the entry.
 
-    If it `loads`, it first loads the site's modules and runs its lines of `setup`, then further ones. A line that fails
-    ends the script, and the record names it.
+    If it `loads`, it first activates the site's software and runs its lines of `setup`, then further ones. A line that
+    fails ends the script, and the record names it.
     """
     scheduler = schedulers.get(site.scheduler)
-    lines = [*(loading(site) if loads else []), *(site.setup if loads else ()), *setup]
+    lines = [*(activating(site.software) if loads else []), *(site.setup if loads else ()), *setup]
     return render(
         "job/script.sh.j2",
         title=Text(title),
@@ -103,12 +104,6 @@ def job_script(
         scratch=Text(scratch(scheduler)),
         entry=Text(" ".join(map(word, entry))),
     )
-
-
-def loading(site: Site) -> list[str]:
-    """The shell lines that load a site's modules and activate its software."""
-    purge = ["module purge"] if site.purge_modules else []
-    return [*purge, *(f"module load {word(name)}" for name in site.modules), *activating(site.software)]
 
 
 def scratch(scheduler: Scheduler) -> str:

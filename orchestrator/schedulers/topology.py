@@ -9,12 +9,12 @@ from itertools import chain
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.paths import expanded, read_bytes
-from torusrun.orchestrator.keys.site import Node, Site
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.topology import Topology
-from torusrun.orchestrator.place.cost.nccl import compute_capability
 from torusrun.orchestrator.place.hosts import model
-from torusrun.orchestrator.place.hosts.hostlist import expand, numbers
-from torusrun.orchestrator.place.hosts.model import Cluster, Link, Nic, NodeType, Tree, cluster_of
+from torusrun.orchestrator.place.hosts.hostlist import expand
+from torusrun.orchestrator.place.hosts.model import Cluster, Link, Tree, cluster_of
+from torusrun.orchestrator.place.placement.binding import node_type
 from torusrun.orchestrator.schedulers.client import asking
 from torusrun.training.counted import counted
 
@@ -52,23 +52,6 @@ def of_tree(tree: Tree, site: Site, slow: Mapping[str, float]) -> Cluster:
             replace(s, uplink=Link(whole * slow.get(s.name, 1.0), s.uplink.latency_s)) if s.uplink else s
             for s in made.switches
         ),
-    )
-
-
-def node_type(node: Node) -> NodeType:
-    """The node that the site describes; its adapters are divided among the GPUs in order, as among the ranks."""
-    gpus = node.gpus or node.ranks
-    nics = tuple(
-        Nic(name, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))
-        for rail, name in enumerate(node.hcas)
-    )
-    return NodeType(
-        gpus,
-        nics,
-        Link(node.inter_node_bytes_per_s, node.inter_node_latency_us / 1e6),
-        Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
-        tuple(map(numbers, node.gpu_cores)),
-        compute_capability(node.architecture),
     )
 
 

@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Event
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
-from torusrun.orchestrator.run.plan import packages
+from torusrun.orchestrator.run.plan.missing import how_to_install
 from torusrun.orchestrator.run.state.account import Account, read_account
 from torusrun.orchestrator.show.account import time_lines
 from torusrun.orchestrator.show.advice import ADVICE
@@ -148,7 +148,7 @@ def _attempts(numbers: Sequence[int]) -> str:
 
 def _install(texts: Iterable[str]) -> list[str]:
     """What to install if these texts say that Python lacks a module."""
-    return list(dict.fromkeys(filter(None, map(packages.advice, texts))))[:1]
+    return list(dict.fromkeys(filter(None, map(how_to_install, texts))))[:1]
 
 
 def _account(logs: Logs, state: State) -> Account | None:

@@ -16,6 +16,8 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.keys.load import SHIPPED
+from torusrun.orchestrator.keys.shared import Software
+from torusrun.orchestrator.keys.site import ContainerSettings, Node
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
 from torusrun.orchestrator.sites.choices import Certainty, Setting
@@ -24,7 +26,8 @@ from torusrun.training.recipe.files import CERTAINTIES
 ASKING_S = 30.0
 LOCAL = "local"
 GENERIC = "generic"  # the name of every other cluster for --cluster
-SECTIONS = ("node", "container")  # the parts of a site whose values are written one by one
+# The parts of a site whose values are written one by one.
+SECTIONS: dict[str, type[Any]] = {"node": Node, "container": ContainerSettings, "environment": Software}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import yaml
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.problems import printable
-from torusrun.orchestrator.keys.site import ContainerSettings, Node, Site
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, Queue
 from torusrun.orchestrator.schedulers.launchers import ASKED
 from torusrun.orchestrator.schedulers.words import clock
@@ -152,7 +152,7 @@ def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
     runtime = preferred(machine.modules, RUNTIME_MODULES) if not machine.runtime else None
     if named := [module for module in (mpi, runtime) if module]:
         why = "module -t avail: the default, else the last that is listed"
-        yield Setting("modules", named, why, Certainty.ASSUMED)
+        yield Setting("environment.modules", named, why, Certainty.ASSUMED)
 
 
 def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> Iterator[Setting]:
@@ -215,7 +215,7 @@ def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> st
 
 
 def _section(name: str, settings: Mapping[str, Setting]) -> list[str]:
-    keys = _keys(Node if name == "node" else ContainerSettings)
+    keys = _keys(SECTIONS[name])
     held = [(key, settings[f"{name}.{key}"]) for key in keys if f"{name}.{key}" in settings]
     return [f"{name}:", *(_line(f"  {key}", setting) for key, setting in held)] if held else []
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.combinations import Member, in_words, members, with_option
+from torusrun.orchestrator.keys.combinations import Member, in_words, members, study, with_option
 from torusrun.orchestrator.keys.load import RunSource, load
 from torusrun.orchestrator.keys.paths import absolute
-from torusrun.orchestrator.keys.search_space import study
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.keys.sweep import MEMBERS, SweepKeys

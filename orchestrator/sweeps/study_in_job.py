@@ -11,17 +11,23 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from torusrun.orchestrator.base import lock
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError, explained
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.remarks import say
+from torusrun.orchestrator.keys.nodes import KeyValue, from_value
+from torusrun.orchestrator.keys.read import read_tree
+from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.study import Searched, Study
+from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -30,7 +36,6 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.fits import misfits
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.with_values import with_values
 from torusrun.orchestrator.sweeps.study_plan import without_optuna
 from torusrun.orchestrator.sweeps.table import results
 
@@ -196,3 +201,11 @@ def _mend(journal: Path) -> None:
         content = file.read()
         if content and not content.endswith(b"\n"):
             file.truncate(content.rfind(b"\n") + 1)
+
+
+def with_values(plan: Plan, values: Mapping[str, str], source: str) -> Plan:
+    """The plan with these values by key, which come from `source`. Raises SpecError if one cannot be read."""
+    at = yaml.Mark(source, 0, 0, 0, "", 0)
+    settings = [KeyValue(key, yaml.ScalarNode("", text, at, at)) for key, text in values.items()]
+    run, _ = read_tree(RunSpec, from_value(as_written(plan.run), source), source, settings)
+    return replace(plan, run=run, chosen_values=dict(values))

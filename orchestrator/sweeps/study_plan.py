@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.keys.combinations import in_words
+from torusrun.orchestrator.keys.combinations import checked_members, in_words
 from torusrun.orchestrator.keys.load import RunSource
-from torusrun.orchestrator.keys.search_space import checked_members
 from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.keys.sweep import SweepKeys
 from torusrun.orchestrator.run.plan.phase_groups import stretches

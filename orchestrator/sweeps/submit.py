@@ -17,7 +17,8 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.run.attempts import create, jobs
+from torusrun.orchestrator.run.attempts import create
+from torusrun.orchestrator.run.attempts.submit import accepted, add_jobs, unsure
 from torusrun.orchestrator.run.folder import index, kept_secrets, ledger
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Submitted
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -25,7 +26,7 @@ from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, SweepReco
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.plan.without_bad_nodes import all_without_bad_nodes
+from torusrun.orchestrator.run.plan.job_request import all_without_bad_nodes
 from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
@@ -116,7 +117,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
 def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies: dict[object, RunFolder]) -> None:
     """Make the folder of a member. `copies` are the members with the copies of code that others share."""
     plan, made = one.planned.plan, RunFolder(one.run.unfinished)
-    code = plan.code and (plan.code, plan.run.code_limit_bytes, tuple(create.no_code(plan)), plan.secret_files)
+    code = plan.code and (plan.code, tuple(create.no_code(plan)), plan.secret_files)
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})
@@ -164,14 +165,14 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
             for one in part.attempts:
                 task = one.event.task
                 own = job if task is None else client.of(part.site).scheduler.task_id(job, task)
-                jobs.accepted(one.run, Submitted(one.planned.number, own, part.site.scheduler))
+                accepted(one.run, Submitted(one.planned.number, own, part.site.scheduler))
         except NoAnswer as error:
-            raise jobs.unsure(error, part.attempts[0].run.folder.parent.name, asked.called) from None
+            raise unsure(error, part.attempts[0].run.folder.parent.name, asked.called) from None
     one = part.attempts[0]
     if part.array or not one.planned.plan.jobs_in_turn:
         return job
     with private.umask(part.site.umask):
-        jobs.add(one.planned, one.run, asked, job)
+        add_jobs(one.planned, one.run, asked, job)
     return next_attempt.jobs_of(ledger.events(one.run.ledger), one.planned.number)[-1]
 
 

@@ -26,7 +26,7 @@ from torusrun.orchestrator.base import lock, process
 from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.keys.notify import Notify
+from torusrun.orchestrator.keys.shared import Notify
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Notified, Started
 from torusrun.orchestrator.run.folder.kept_secrets import kept

@@ -4,6 +4,13 @@ import pytest
 
 from tests.e2e.places import WAITS, Place, ledger, started, until
 
+# An attempt of another run has lost the host before.
+BLAME = """
+import sys
+from torusrun.orchestrator.run.bad_nodes.memory import blame
+blame(sys.argv[1], [sys.argv[2]], "lost", "", run="earlier", attempt=1, certain=False)
+"""
+
 
 def nodes(place: Place, *words: str) -> str:
     said = place.succeeds("nodes", *words)
@@ -13,7 +20,7 @@ def nodes(place: Place, *words: str) -> str:
 def test_a_bad_node_is_left_out_while_there_are_others_and_until_it_is_forgiven(place: Place) -> None:
     if not place.excludes:
         pytest.skip("its requests cannot leave out hosts")
-    site = place.site("shunned.yaml")  # with a memory of its own
+    site = place.site("shunned.yaml", forget_bad_nodes="1h")  # with a memory of its own
     run = place.submit_script("true", "--set", f"site={site}")
     assert place.watch(run).returncode == 0
     (used,) = ledger(run, "started")
@@ -41,16 +48,17 @@ def test_a_bad_node_is_left_out_while_there_are_others_and_until_it_is_forgiven(
 def test_a_node_that_dies_is_not_drawn_again(place: Place) -> None:
     if place.power_off is None or place.power_on is None or place.cluster != "slurm":
         pytest.skip("one scheduler is enough: the others record the end in the same way")
-    site = place.site("fragile.yaml", bad_nodes="{blame_after: 1}")
+    site = place.site("fragile.yaml", forget_bad_nodes="1h")
     run = place.submit_script(WAITS, "--set", f"site={site}")
     host = started(run, 3)["host"]
+    assert place.run(["python", "-c", BLAME, site, host]).returncode == 0
     place.power_off(host)
     try:
         until(lambda: place.view(run)["state"] == "NODE_FAIL", "the host's end to be noticed", 120)
     finally:
         place.power_on(host)
     said = place.torusrun("resume", run.name)
-    assert said.returncode == 0 and f"left out: {host} (lost)" in said.stderr, said.stderr
+    assert said.returncode == 0 and f"left out: {host} (lost twice)" in said.stderr, said.stderr
     place.run(["touch", f"{run}/attempts/2/released"])
     assert place.watch(run).returncode == 0
     assert host not in ledger(run, "started")[-1]["hosts"]

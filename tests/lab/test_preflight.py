@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.folder.node_findings import Judgement, PreflightR
 from .slurm import SlurmLab
 
 BAD = "node3"
-ON = ("--set", "preflight=true")  # the lab's site turns it off
+ON = ("--set", "preflight=true", "--set", "site=remembers.yaml")  # the lab's site turns it off, and forgets
 THREE = (*ON, "--set", "nodes=3", "--set", "grid=2x3")
 MBIT = 1e6
 
@@ -24,6 +24,7 @@ MBIT = 1e6
 @pytest.fixture
 def place(slurm_lab: SlurmLab) -> Iterator[Slurm]:
     place = Slurm(slurm_lab)
+    place.site("remembers.yaml", forget_bad_nodes="1h")
     yield place
     place.torusrun("nodes", "forgive", "--all")
 

@@ -20,9 +20,9 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job import inbox, turns
 from torusrun.orchestrator.job.inbox import Inbox
+from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.site import PreflightSettings
-from torusrun.orchestrator.run.attempts.in_hold import find, misfits
-from torusrun.orchestrator.run.attempts.make_hold import held_plan
+from torusrun.orchestrator.run.attempts.in_hold import find, held_plan, misfits
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
 from torusrun.orchestrator.run.folder.events import CancelRequested, Started, Submitted, Submitting
@@ -235,7 +235,7 @@ def test_a_run_of_another_site_is_refused_unless_what_differs_changes_nothing_in
     other = replace(made, site=replace(made.site, launcher="mpirun", poll_interval_s=3.0))
     assert misfits(other, made) == ["its site differs from the run's site in launcher"]
     made = PLAN_OF["run"]
-    free = {"attempts": 20, "preflight": PreflightSettings(enabled=False), "step_us": {"resnet50": 1.0}}
+    free = {"preflight": PreflightSettings(enabled=False), "measured": Measured(links_error=0.1)}
     assert not misfits(replace(made, site=replace(made.site, **free)), made)
 
 

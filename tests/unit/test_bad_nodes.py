@@ -12,14 +12,21 @@ from hypothesis import strategies as st
 from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.hangs import hang
-from torusrun.orchestrator.keys.site import BadNodeRules
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.bad_nodes import bad_node, memory
-from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode, last_choice, spared
-from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
-from torusrun.orchestrator.run.bad_nodes.evidence import suspects
+from torusrun.orchestrator.run.bad_nodes.bad_node import (
+    Blamed,
+    BlamedNode,
+    Event,
+    Forgiven,
+    as_line,
+    from_line,
+    last_choice,
+    spared,
+)
 from torusrun.orchestrator.run.bad_nodes.left_out import LONGEST, LeftOutNodes, choose
+from torusrun.orchestrator.run.bad_nodes.noted import suspects
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
 
@@ -119,26 +126,25 @@ def test_a_damaged_line_is_left_out(line: bytes) -> None:
 
 def test_the_memory_never_grows_without_limit(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 20_000)
-    rules = BadNodeRules()
     for number in range(120):
-        memory.blame("s", [f"n{number}"], "lost", "x" * 1000, run="r", attempt=number + 1, rules=rules, certain=False)
+        memory.blame("s", [f"n{number}"], "lost", "x" * 1000, run="r", attempt=number + 1, certain=False)
         assert memory.place().stat().st_size < 20_000 + 1000
     assert memory.place().stat().st_mode & 0o077 == 0, "it is its user's alone"
     assert "n119" in {node.host for node in memory.blamed()}
     memory.place().write_bytes(b"\x00\xff\n" + memory.place().read_bytes() + b'{"event": "bl')
-    memory.blame("s", ["n119"], "lost", "", run="q", attempt=1, rules=rules, certain=False)
+    memory.blame("s", ["n119"], "lost", "", run="q", attempt=1, certain=False)
     assert [node.host for node in memory.bad("./s.yaml")] == ["n119"], "a torn line takes no other with it"
 
 
 def test_jobs_that_end_at_once_lose_no_blame_while_the_file_is_rewritten(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LARGEST_BYTES", 30_000)
-    memory.blame("s", ["n0"], "lost", "", run="old", attempt=1, rules=BadNodeRules())
+    memory.blame("s", ["n0"], "lost", "", run="old", attempt=1)
     old = [as_line(lost(f"n{number}", "old", 10**5)) for number in range(180)]
     memory.place().write_text("".join(f"{line}\n" for line in old))
 
     def blame(run: str) -> None:
         for number in range(15):
-            memory.blame("s", [f"n{number}"], "lost", "", run=run, attempt=1, rules=BadNodeRules(), certain=False)
+            memory.blame("s", [f"n{number}"], "lost", "", run=run, attempt=1, certain=False)
 
     jobs = [multiprocessing.get_context("fork").Process(target=blame, args=(f"r{number}",)) for number in range(4)]
     for job in jobs:

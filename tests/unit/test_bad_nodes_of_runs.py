@@ -277,17 +277,16 @@ def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
     assert {round(float(str(host["until_s"])) - float(str(host["last_s"]))) for host in listed(capsys)} == {2 * 86400}
 
 
-def test_a_site_says_after_how_many_ends_a_host_is_bad_and_for_how_long(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_says_for_how_long_a_host_is_bad(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     site = cluster.home / "site.yaml"
-    site.write_text(site.read_text() + "bad_nodes: {blame_after: 1, expire: 10m}\n")
-    cluster.ends(cluster.submit())
+    site.write_text(site.read_text() + "forget_bad_nodes: 10m\n")
+    for _ in range(2):
+        cluster.ends(cluster.submit())
     (host,) = listed(capsys)
     assert host["bad"] and round(float(str(host["until_s"])) - float(str(host["last_s"]))) == 600
     site.write_text(site.read_text().replace("10m", "400d"))
     assert main(["submit", str(cluster.home / "run.yaml")]) == 2
-    assert "expire" in capsys.readouterr().err
+    assert "forget_bad_nodes" in capsys.readouterr().err
 
 
 def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(

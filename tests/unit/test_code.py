@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import machine
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.run.code import limits
+from torusrun.orchestrator.run.code import freeze as copying
 from torusrun.orchestrator.run.code.freeze import checksum_of, freeze
 from torusrun.orchestrator.run.code.select import select
 
@@ -195,19 +195,22 @@ def test_names_that_are_no_utf8_survive(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / "code" / name).read_text() == "x"
 
 
-def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(home: Path, tmp_path: Path) -> None:
+def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "LIMIT_BYTES", 1000)
     folder = write(tmp_path / "large", **{"data/raw/a.bin": "x" * 3000, "b.bin": "y" * 900, "c": "z" * 200, "d": "1"})
     with pytest.raises(UserError) as error:
-        freeze(folder, tmp_path / "code", 1000)
+        freeze(folder, tmp_path / "code")
     said = str(error.value)
     assert f"{folder}: the code has 4,101 bytes; a run copies at most 1,000 bytes" in said
     assert "data/raw/a.bin (3,000 bytes), b.bin (900 bytes), c (200 bytes)." in said
-    assert all(word in said for word in (".gitignore", "`code: none`", "`code_limit`"))
+    assert all(word in said for word in (".gitignore", "`code: none`", "smaller folder"))
     assert not list(tmp_path.glob("*code"))
 
 
 def test_too_many_files_name_the_largest_folders(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LIMIT_FILES", 10)
+    monkeypatch.setattr(copying, "LIMIT_FILES", 10)
     folder = write(tmp_path / "many", **{f"data/{i}": "" for i in range(20)}, a="")
     with pytest.raises(UserError, match=r"21 files; a run copies at most 10 files.*: data \(20 files\), a \(1 file\)"):
         freeze(folder, tmp_path / "code")

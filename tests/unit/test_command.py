@@ -21,10 +21,8 @@ from torusrun.orchestrator.run.folder.checkpoints import content, newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program import command
-from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.what_runs import Program, master_environment, ranks_environment
 from torusrun.training.script.given import Given
 
 RUN = "name: mine\nsite: local\nnodes: 1\nranks_per_node: 2\ncommand: [python, train.py]\n"
@@ -182,7 +180,7 @@ def test_a_script_learns_how_often_its_job_fails_and_how_it_is_stopped(spec: Pat
     made, run = prepared(spec, "stop: {signal: SIGUSR1}\n")
     given = command.program(made, run, run.attempt(1), "/").environment
     known = Given.by({**given, "TORUSRUN_ATTEMPT": "1"}, ranks=999)
-    assert known.mean_time_to_failure_s == round(failure_s(made)) == 7.9 * 3600 * 1024 / 2
+    assert known.mean_time_to_failure_s == round(made.mean_time_to_failure_s) == 7.9 * 3600 * 1024 / 2
     assert known.stop_signal == signal.SIGUSR1 and known.checkpoints == run.checkpoints
 
 

@@ -13,6 +13,7 @@ from torusrun.orchestrator.cli.dry_run import DryRun, as_json, dry_run, text
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.image.contained import contained
 from torusrun.orchestrator.run.attempts.submit import first
+from torusrun.orchestrator.run.code import freeze
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 
 DIGITS = str(Path(__file__).resolve().parents[2] / "examples" / "digits.yaml")
@@ -63,7 +64,7 @@ def test_the_sections_of_a_dry_run_come_in_order_and_nothing_is_written(project:
     found = [next(i for i, part in enumerate(parts) if part.startswith(heading)) for heading in HEADINGS]
     assert found == sorted(found)
     assert "  GREETING='it'\"'\"'s'\n" in said and "python train.py 'two words'\n" in said
-    assert "  2 files" not in said and "  3 files, " in said and "(code_limit)" in said
+    assert "  2 files" not in said and "  3 files, " in said
 
 
 @pytest.mark.parametrize(
@@ -154,14 +155,15 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
 REFUSED = {
     "an image that is not there": ("image: ./none.sif\n", "run.yaml:5:8: 'image': there is no "),
     "an image that is not built": ("image: pytorch-cpu\n", "the image 'pytorch-cpu' is not built for this site"),
-    "code beyond the limit": ("code_limit: 5B\n", "a run copies at most 5 bytes"),
+    "code beyond the limit": ("", "a run copies at most 5 bytes"),
 }
 
 
 @pytest.mark.parametrize("more", REFUSED)
 def test_what_submit_refuses_a_dry_run_refuses_in_the_same_words(
-    project: Path, capsys: pytest.CaptureFixture[str], more: str
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
+    monkeypatch.setattr(freeze, "LIMIT_BYTES", 5)
     planned(project, "local", run=COMMAND)
     with open(project / "run.yaml", "a") as file:
         file.write(REFUSED[more][0])

@@ -30,7 +30,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.schedulers.script import activating, loading
+from torusrun.orchestrator.schedulers.script import activating
 
 PREFIXES = ("#SBATCH", "#PBS", "#BSUB", "#$", "#@", "#COBALT", "#PJM", "#MSUB", "#OAR", "#HQ", "# @")
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "gridengine": "#$ ", "local": "#"}
@@ -83,11 +83,11 @@ def check_exports(made: Plan, text: str, folder: Path) -> None:
     for name, value in made.environment.items():
         if name != "PYTHONPATH":  # relative entries of which are taken out
             assert found[name.encode()] == value.encode(), name
-    lines = [*loading(made.site), *activating(made.run.software)]
+    lines = [*activating(made.site.software), *activating(made.run.software)]
     words = [shlex.split(re.sub(r'^eval "\$\((.*)\)"$', r"\1", line)) for line in lines]
     wanted = [word.encode() for line in words if line[0] in ACTIVATES for word in line]
     assert wanted == ((folder / "called").read_bytes().split(b"\0")[:-1] if wanted else [])
-    loads = [(b"module", b"load", module.encode()) for module in made.site.modules]
+    loads = [(b"module", b"load", module.encode()) for module in made.site.software.modules]
     assert wanted[: 3 * len(loads)] == [word for load in loads for word in load]
 
 
@@ -95,7 +95,8 @@ def tricks(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every trick there is as a variable, and each of them as a queue."""
     known = [trick for trick in hostile.PRINTABLE + hostile.LINES if not re.search("[\0\ud800-\udfff]", trick)]
     yield {**base, "run": {**base["run"], "env": {f"V{i}": f"a{trick}b" for i, trick in enumerate(known)}}}
-    yield {**base, "site": {**base["site"], "modules": [f"a{trick}" for trick in known if trick.isprintable()]}}
+    modules = [f"a{trick}" for trick in known if trick.isprintable()]
+    yield {**base, "site": {**base["site"], "environment": {"modules": modules}}}
     for trick in known:
         yield {**base, "run": {**base["run"], "queue": f"a{trick}b"}}
 

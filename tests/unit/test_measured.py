@@ -17,7 +17,8 @@ ALPHA_S, BETA_S, STEP_S, IMAGE_S = 2e-4, 4e-9, 1e-3, 5e-5
 SAVE_S = 0.02
 RUN = "name: digits\nsite: here\nnodes: 2\ngrid: 2x2\ntrain: {batch: 64}\n"
 SITE = (
-    "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, inter_node: 1GB/s, intra_node: 2GB/s}\nimage_us: {other: 7}\n"
+    "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, inter_node: 1GB/s, intra_node: 2GB/s}\n"
+    "measured: {models: {other: {image_us: 7}}}\n"
 )
 
 
@@ -69,8 +70,10 @@ def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_fil
     site = load(run_file).site
     assert site.node.inter_node_bytes_per_s == pytest.approx(1 / BETA_S) and site.node.inter_node_latency_us == 200.0
     assert site.node.intra_node_bytes_per_s == pytest.approx(1 / BETA_S)
-    assert site.image_us == {"other": 7.0, "resnet-digits": pytest.approx(50.0)}
-    assert site.save_us == {"resnet-digits": pytest.approx(SAVE_S * 1e6)}
+    models = site.measured.models
+    image_us = {name: times.image_us for name, times in models.items()}
+    assert image_us == {"other": 7.0, "resnet-digits": pytest.approx(50.0)}
+    assert models["resnet-digits"].save_us == pytest.approx(SAVE_S * 1e6)
     assert place.name == "here.measured" and load_site("here") == site
     place.write_text("run: x\ninter_nodes: 1GB/s\n")
     with pytest.raises(UserError, match=r"here.measured:2:1: unknown key 'inter_nodes'; did you mean 'inter_node'"):
@@ -93,7 +96,7 @@ def test_a_measurement_that_differs_beyond_all_bounds_leaves_a_site_that_can_be_
 ) -> None:
     wild = [{**row, **({"spread": 11.5} if "model" in row else {})} for row in rows()]
     measurements.keep(str(run_file), run_that_measured(tmp_path, wild), site=None, settings=[])
-    assert load(run_file).site.step_spread == {"resnet-digits": 10.0}
+    assert load(run_file).site.measured.models["resnet-digits"].spread == 10.0
 
 
 def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path) -> None:
@@ -122,9 +125,9 @@ def test_a_measured_spread_says_what_more_ranks_wait(
     """A step of four ranks has the wait for the slowest of four in it already."""
     place, found = measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     assert "differs     by 3.1 % from step to step, over 4 ranks" in measurements.words(place, found)
-    site = load(run_file).site
+    site = load(run_file).site.measured
     assert site.links_error is not None and site.links_error < 0.01, "the rows are made of the very constants"
-    assert (site.step_ranks, site.step_spread) == ({"resnet-digits": 4}, {"resnet-digits": 0.031})
+    assert (site.models["resnet-digits"].ranks, site.models["resnet-digits"].spread) == (4, 0.031)
     waits = []
     for nodes in (2, 8):
         sizes = ["--set", f"nodes={nodes}", "--set", f"grid={2 * nodes}x1", "--set", "train.batch=256"]
@@ -143,7 +146,8 @@ def test_a_measurement_without_input_keeps_the_known_input(tmp_path: Path, run_f
     ]
     for measured in ([*rows(), *read], rows()):
         measurements.keep(str(run_file), run_that_measured(tmp_path, measured), site=None, settings=[])
-        assert load(run_file).site.decode_us.keys() == load(run_file).site.read_us.keys() == {"imagefolder /x"}
+        (times,) = load(run_file).site.measured.data.items()
+        assert times[0] == "imagefolder /x" and times[1].decode_us > 0
 
 
 def with_program(program: str) -> list[dict[str, Any]]:

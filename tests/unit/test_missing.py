@@ -10,7 +10,7 @@ from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.api import dry_run
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.plan import named_files
+from torusrun.orchestrator.run.plan import missing
 from torusrun.orchestrator.run.plan.plan import plan
 
 SITE = "scheduler: {scheduler}\nlauncher: spawn\nnode: {{ranks: 2}}\nruns: {folder}/../runs\n{more}"
@@ -93,7 +93,7 @@ def test_what_is_missing_is_refused(run: str, place: str, says: str, folder: Pat
         ("code: none\ncommand: [python, gone.py]", ""),
         ("setup: [make]\ncommand: [./gone]", ""),
         ("setup: [make]\ncommand: [gone]", ""),
-        ("command: [gone]", "modules: [gone]"),
+        ("command: [gone]", "environment: {modules: [gone]}"),
         ("command: [gone]", "env: {PATH: /gone}"),
         ("image: ready.sif\ncommand: [/gone, /gone.py]", ""),
         ("command: [/nowhere/x]", "host: login.example"),
@@ -127,7 +127,7 @@ def test_nodes_of_a_cluster_share_its_network_file_systems(
     mounts = folder / "mountinfo"
     place = point.replace("FOLDER", str(folder))
     mounts.write_text(f"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:1 / {place} rw - {kind} server:/x rw\n")
-    monkeypatch.setattr(named_files, "MOUNTINFO", mounts)
+    monkeypatch.setattr(missing, "MOUNTINFO", mounts)
     spec = written(folder, DATA, "slurm")
     if refused:
         with pytest.raises(UserError, match="there is no .*images"):
@@ -164,7 +164,7 @@ def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypat
         ),
         ("torch", "setup: ['true']\n", ""),
         ("torch", "env: {PYTHONPATH: /opt/torch}\n", ""),
-        ("torch", "modules: [torch]\n", ""),
+        ("torch", "environment: {modules: [torch]}\n", ""),
         ("", "", ""),
     ],
 )

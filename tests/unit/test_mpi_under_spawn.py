@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.plan import fits_mpi
+from torusrun.orchestrator.run.plan import fits_command
 from torusrun.orchestrator.run.plan.plan import plan
 
 RUN = "name: x\nsite: site.yaml\ncommand: {command}\n"
@@ -55,7 +55,7 @@ def test_no_answer_of_ldd_refuses_nothing(linked: Path, monkeypatch: Patch) -> N
     (linked / "bin").mkdir()
     (linked / "bin/ldd").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     (linked / "bin/ldd").chmod(0o755)
-    monkeypatch.setattr(fits_mpi, "LDD_S", 0.05)
+    monkeypatch.setattr(fits_command, "LDD_S", 0.05)
     for path in (str(linked / "bin"), str(linked)):  # it does not end, or is not there
         monkeypatch.setenv("PATH", path)
         assert plan(written(linked, "[./ring]"))

@@ -24,7 +24,7 @@ SITE = """scheduler: slurm
 launcher: srun
 node: {{ranks: {ranks}, gpus: {gpus}, inter_node: 25GB/s}}
 {topology}
-image_us: {{resnet-digits: 100}}
+measured: {{models: {{resnet-digits: {{image_us: 100}}}}}}
 """
 TOPOLOGIES = {
     "none": "",

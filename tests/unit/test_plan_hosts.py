@@ -70,7 +70,7 @@ def test_the_source_of_the_topology_is_queried_once(
     (tmp_path / "bin/scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     (files / "site.yaml").write_text("scheduler: slurm\nlauncher: srun\nnode: {ranks: 4}\ntopology: {source: slurm}\n"
-                                     "image_us: {resnet-digits: 100}\n")  # fmt: skip
+                                     "measured: {models: {resnet-digits: {image_us: 100}}}\n")  # fmt: skip
     (files / "two").write_text("spartan-bm029\nspartan-bm039\n")
     two = ["--set", "nodes=2", "--set", "grid=4x2", "--hosts", files / "two"]
     for verb in ("plan", "predict"):

@@ -26,7 +26,6 @@ RECORDED = Path(__file__).parent / "recorded" / "preflight"
 SITE = """scheduler: local
 launcher: spawn
 node: {{ranks: 1, gpus: 4, interface: lo}}
-preflight: {{free_disk: 1B}}
 python: {python}
 runs: {home}/runs
 """

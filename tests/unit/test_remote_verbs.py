@@ -16,6 +16,7 @@ from torusrun.orchestrator.remote import remote_runs
 from torusrun.orchestrator.remote.host import LoginHost
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.code import freeze
 from torusrun.orchestrator.run.folder.records import End
 
 SITE = f"""host: {HERE.address}
@@ -42,7 +43,7 @@ def run_file(home: Path, far: Path) -> Path:
 
 
 def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
+    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["submit", str(run_file), "--dry-run", "--set", 'env.A=it\'s "so"\u00e9']) == 0
     said = capsys.readouterr()
@@ -51,8 +52,9 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert "sent-" not in said.out + said.err
     assert not (far / "torusrun").exists() and not remote_runs.runs(), "nothing is submitted"
     assert not list((far / ".cache/torusrun").glob("sent-*")), "the files of the request are removed"
-    assert main(["submit", str(run_file), "--dry-run", "--quiet", "--set", "code_limit=1B"]) == 2
-    assert "code_limit" in capsys.readouterr().err
+    monkeypatch.setattr(freeze, "LIMIT_BYTES", 1)
+    assert main(["submit", str(run_file), "--dry-run", "--quiet"]) == 2
+    assert "a run copies at most 1 byte" in capsys.readouterr().err
 
 
 def test_a_site_is_made_and_examined_on_its_login_node(
@@ -246,7 +248,7 @@ def test_the_memory_of_bad_nodes_is_on_the_login_node(
     run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site = run_file.parent / "site.yaml"
-    site.write_text(SITE + "bad_nodes: {expire: 2h}\n")
+    site.write_text(SITE + "forget_bad_nodes: 2h\n")
     assert main(["nodes", "add", "n[3-4]", "--site", str(site), "--reason", 'it\'s "slow"']) == 0
     assert (far / ".local/state/torusrun/bad_nodes.jsonl").exists() and not memory.events()
     assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 0

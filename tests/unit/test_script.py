@@ -36,7 +36,7 @@ launcher: srun
 queue: gpu
 account: group 1
 node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
-modules: [gcc/12.2, "openmpi/4.1"]
+environment: {modules: [gcc/12.2, "openmpi/4.1"]}
 env: {NCCL_IB_HCA: "mlx5_0,mlx5_1"}
 scheduler_args: [--exclusive, "--comment=a \\"b\\" c"]
 """,
@@ -45,7 +45,7 @@ launcher: mpirun
 queue: rt_HF
 account: group 1
 node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB}
-modules: [hpcx/2.20]
+environment: {modules: [hpcx/2.20]}
 scheduler_args: ["-m e"]
 """,
     "gridengine": """scheduler: gridengine
@@ -54,7 +54,7 @@ queue: gpu.q@@v100
 account: group 1
 ask: ["-pe mpi {ranks}", "-l gpu={gpus}"]
 node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
-modules: [gcc/12.2, "openmpi/4.1"]
+environment: {modules: [gcc/12.2, "openmpi/4.1"]}
 env: {MOTTO: "one\\n#$ -q evil.q"}
 scheduler_args: ["-ac weight=heavy", -m n]
 """,
@@ -71,6 +71,9 @@ def planned(tmp_path: Path, site: str, run: str = "nodes: 1\ntrain: {}\n") -> Pl
     (tmp_path / "run.yaml").write_text(f"name: digits\nsite: site.yaml\n{run}")
     made = plan(tmp_path / "run.yaml")
     return Plan("digits-1", made.run, made.site, FOLDER, made.python)
+
+
+KEEPS = "nodes: 1\nkeep_going: {attempts: 9}\ntrain: {}\n"
 
 
 def script(made: Plan) -> str:
@@ -159,8 +162,8 @@ def test_a_supervisor_that_is_killed_has_its_signal_for_a_cause(tmp_path: Path) 
     [
         ('setup: [\'test -z "$not_set"\', "X=1", "test $X = 1"]', "the supervisor of the attempt ended"),
         ('setup: ["true", \'(exit 3) # "a\'\'b"\', "touch never"]', "`(exit 3) # \"a'b\"` ended with exit code 3 on "),
-        ("modules: [there, broken/1]", "`module load broken/1` ended with exit code 1 on "),
-        ("modules: [there]\npurge_modules: true", "`module purge` ended with exit code 1 on "),
+        ("environment: {modules: [there, broken/1]}", "`module load broken/1` ended with exit code 1 on "),
+        ("environment: {modules: [there], purge: true}", "`module purge` ended with exit code 1 on "),
     ],
 )  # fmt: skip
 def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_path: Path) -> None:
@@ -182,7 +185,7 @@ def test_a_step_before_the_entry_that_fails_is_named(site: str, told: str, tmp_p
 def test_a_step_that_fails_before_a_later_attempt_is_handed_to_the_entry(began: bool, tmp_path: Path) -> None:
     (tmp_path / "python").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\n')
     (tmp_path / "python").chmod(0o700)
-    made = planned(tmp_path, SITES["slurm"].partition("modules")[0] + "setup: [(exit 3)]\nattempts: 9\n")
+    made = planned(tmp_path, SITES["slurm"].partition("environment")[0] + "setup: [(exit 3)]\n", KEEPS)
     made = replace(made, folder=tmp_path, python=str(tmp_path / "python"))
     attempt = RunFolder(tmp_path).attempt(1)
     attempt.folder.mkdir(parents=True)
@@ -211,7 +214,7 @@ def test_a_job_whose_folder_is_not_on_the_node_says_so_in_the_home_folder(name: 
     assert "/shared/runs/digits-1/attempts/1 is not there" in (tmp_path / "torusrun-errors.log").read_text()
 
 
-@pytest.mark.parametrize("more", ["", "purge_modules: true\nsetup: ['ulimit -n 65536']\n"])
+@pytest.mark.parametrize("more", ["", "environment: {purge: true}\nsetup: ['ulimit -n 65536']\n"])
 def test_a_job_reads_the_site_back_as_it_was(more: str, tmp_path: Path) -> None:
     made = planned(tmp_path, SITES["local"] + more)
     assert read_value(Site, json.loads(json.dumps(as_written(made.site))), "plan.json") == made.site

@@ -20,7 +20,7 @@ SITE = """scheduler: slurm
 launcher: srun
 node: {ranks: 4, gpus: 4, inter_node: 25GB/s}
 topology: {source: names, pattern: 'g(?P<number>[0-9]+)', rack_nodes: 4, uplink: 1/4}
-image_us: {resnet-digits: 100}
+measured: {models: {resnet-digits: {image_us: 100}}}
 """
 
 

@@ -19,7 +19,7 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables, inside
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.keys.problems import SpecError
-from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.keys.shared import Secret
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder import kept_secrets
@@ -29,7 +29,7 @@ from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.job_request import of_site, request
 from torusrun.orchestrator.run.plan.plan import Plan, plan
 from torusrun.orchestrator.run.plan.plan_files import read_first
-from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
+from torusrun.orchestrator.run.program.what_runs import master_environment, ranks_environment
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.local.scheduler import Local
 

@@ -9,8 +9,8 @@ import pytest
 
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.keys.load import load
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import in_short, login
 from torusrun.orchestrator.schedulers.script import activating
 from torusrun.orchestrator.sites.checks import images

@@ -13,14 +13,13 @@ from tests.unit.verbs import Patch
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.image_keys import ImageFile
-from torusrun.orchestrator.keys.as_list import GROUPS
 from torusrun.orchestrator.keys.kinds import GRID, bytes_, grid, seconds
+from torusrun.orchestrator.keys.names import GROUPS
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read, read_value
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.schema import schema
 from torusrun.orchestrator.keys.site import Node, Site
-from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.keys.write import as_written, schema
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.training.recipe.key import key_of
 from torusrun.training.recipe.reading import record

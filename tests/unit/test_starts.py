@@ -18,7 +18,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.plan.chain import attempts
+from torusrun.orchestrator.predict.words import attempts_for
 from torusrun.orchestrator.schedulers import answers
 from torusrun.orchestrator.schedulers.client import Client, answers_file
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
@@ -159,8 +159,8 @@ def test_a_start_that_has_passed_is_now(waiting: SlurmPrograms, capsys: Capsys) 
 
 
 def test_attempts_by_a_time_limit() -> None:
-    assert [attempts(work_s, 100.0, 10.0) for work_s in (0.0, 1.0, 90.0, 91.0, 181.0)] == [1, 1, 1, 2, 3]
-    assert attempts(50.0, 10.0, 20.0) == 1, "a limit that is all for stopping says nothing"
+    assert [attempts_for(work_s, 100.0, 10.0) for work_s in (0.0, 1.0, 90.0, 91.0, 181.0)] == [1, 1, 1, 2, 3]
+    assert attempts_for(50.0, 10.0, 20.0) == 1, "a limit that is all for stopping says nothing"
 
 
 def planned(capsys: Capsys, *words: str) -> dict[str, str]:

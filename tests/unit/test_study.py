@@ -16,10 +16,9 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import Sweep, sweep
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.keys.combinations import in_words
+from torusrun.orchestrator.keys.combinations import checked_members, in_words, study
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.search_space import checked_members, study
 from torusrun.orchestrator.keys.study import Searched
 from torusrun.orchestrator.run.attempts.reproduce import plan_again
 from torusrun.orchestrator.run.folder import claim
@@ -27,9 +26,9 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.plan_files import read_attempt, read_first, write_first
-from torusrun.orchestrator.run.plan.with_values import with_values
 from torusrun.orchestrator.sweeps import study_in_job as job
 from torusrun.orchestrator.sweeps.plans import plan_sweep
+from torusrun.orchestrator.sweeps.study_in_job import with_values
 
 OPTUNA = "study: optuna, trials: 4, metric: score, goal: max"
 SWEEP = f"sweep: {{{OPTUNA}, env.X: {{from: 0.0, to: 1.0}}, env.KIND: [a, b]}}\n"

@@ -357,9 +357,12 @@ def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> 
     assert spent([run]) == Spent(1.0, 3600.0), "its next attempt waits in the queue: nothing is at work"
 
 
+MEASURED = "measured: {models: {resnet-digits: {image_us: 100}}}\n"
+
+
 def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(home: Path, capsys: Capsys) -> None:
     spec = write_specs(home)
-    (home / "site.yaml").write_text(f"{(home / 'site.yaml').read_text()}image_us: {{resnet-digits: 100}}\n")
+    (home / "site.yaml").write_text((home / "site.yaml").read_text() + MEASURED)
     words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--set", "sweep.at_once=2"]
     bare = json.loads(prints(capsys, *words, "--json"))
     assert bare["start_s"] is None

@@ -150,9 +150,9 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
 
 def test_a_broken_site_is_named_by_its_own_file(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = tmp_path / "mine.yaml"
-    site.write_text("scheduler: Slurm 22\nlauncher: srun\nnode: {memory: 60 gigs}\nmodules: gcc\n")
+    site.write_text("scheduler: Slurm 22\nlauncher: srun\nnode: {memory: 60 gigs}\nsetup: make\n")
     (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\n")
     assert main(["plan", str(tmp_path / "run.yaml")]) == 2
     err = capsys.readouterr().err
-    for says in (f"{site}:1:12: 'scheduler'", f"{site}:3:16: 'node.memory'", f"{site}:4:10: 'modules'"):
+    for says in (f"{site}:1:12: 'scheduler'", f"{site}:3:16: 'node.memory'", f"{site}:4:8: 'setup'"):
         assert says in err

@@ -1,6 +1,6 @@
 """
 A host that the ends of two runs name within a day, or that a check finds bad, is left out of
-requests for a day: bad_nodes.blame_after and bad_nodes.expire of a site change that.
+requests for a day, or for as long as forget_bad_nodes of a site says.
 With a site behind a login node, name it: its memory is there.
 
 examples:
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--site", metavar="NAME", help="a site's name or path; needed by add; default: all sites")
     parser.add_argument("--reason", metavar="TEXT", help=f"add: why; default: {BY_USER}")
     parser.add_argument(
-        "--for", metavar="TIME", dest="for_", help="add: for how long, as in 2d; default: the site's bad_nodes.expire"
+        "--for", metavar="TIME", dest="for_", help="add: for how long, as in 2d; default: the site's forget_bad_nodes"
     )
     parser.add_argument("--all", action="store_true", help="forgive: all hosts")
     parser.add_argument("--json", action="store_true", help="ls: as JSON")
@@ -95,11 +95,9 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
-    from torusrun.orchestrator.keys.site import BadNodeRules
     from torusrun.orchestrator.run.bad_nodes import memory
 
-    rules = BadNodeRules(_for_s(args, site))
-    memory.blame(args.site, named, args.reason or BY_USER, "", rules=rules)
+    memory.blame(args.site, named, args.reason or BY_USER, "", for_s=_for_s(args, site))
     print(f"left out of the next requests: {', '.join(named)}")
     return DONE
 
@@ -107,11 +105,12 @@ def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:
 def _for_s(args: argparse.Namespace, site: Site | None) -> float:
     """The seconds of --for, or those of the site. Raises UserError."""
     from torusrun.orchestrator.keys.kinds import EXPIRY
-    from torusrun.orchestrator.keys.site import BadNodeRules
+    from torusrun.orchestrator.run.bad_nodes.bad_node import DAY_S
     from torusrun.orchestrator.run.plan.attempt_plan import option
 
-    rules = site.bad_nodes if site else BadNodeRules()
-    return float(option("--for", EXPIRY, args.for_)) if args.for_ else rules.expire_s
+    if args.for_:
+        return float(option("--for", EXPIRY, args.for_))
+    return site.forget_bad_nodes_s if site else DAY_S
 
 
 def _forgive(args: argparse.Namespace, named: list[str]) -> int:

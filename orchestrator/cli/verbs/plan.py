@@ -158,8 +158,8 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from torusrun.orchestrator.run.plan.notes import notes
     from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
+    from torusrun.orchestrator.run.plan.plan import notes
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
@@ -185,7 +185,7 @@ def _keeps_going(planned: Plan) -> str:
     jobs = f"over {counted(planned.jobs, 'job')}" if planned.jobs > 1 else "within its job"
     fewest = f", on {counted(settings.min_nodes, 'node')} or more" if settings.min_nodes else ""
     spares = f", with {counted(settings.spares, 'spare node')}" if settings.spares else ""
-    vain = counted(settings.most_in_vain, "attempt")
+    vain = counted(settings.without_progress, "attempt")
     return f"{jobs}{spares}{fewest}, until {vain} in a row made no new checkpoint"
 
 
@@ -194,7 +194,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     if planned.site.host:
         return {}
     from torusrun.orchestrator.run.plan import attempt_plan
-    from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
+    from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 
     lines = without_bad_nodes(attempt_plan.first(planned)).left_out.lines
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}

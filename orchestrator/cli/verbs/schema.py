@@ -19,8 +19,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.images.definitions.image_file import ImageFile
     from torusrun.orchestrator.keys.run import RunSpec
-    from torusrun.orchestrator.keys.schema import schema
     from torusrun.orchestrator.keys.site import Site
+    from torusrun.orchestrator.keys.write import schema
 
     declared: type[Any] = {"run": RunSpec, "site": Site, "image": ImageFile}[args.what]
     print(json.dumps(schema(declared, f"torusrun {args.what}"), indent=1))

@@ -69,7 +69,7 @@ def sweep(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=A,B,C",
         action="append",
         default=[],
-        help="make a run for each of these values, or for 'KEY={from: A, to: B, log: N}'; may be repeated",
+        help="make a run for each of these values; may be repeated",
     )
 
 

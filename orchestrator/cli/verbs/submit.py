@@ -26,6 +26,7 @@ MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.run.plan.plan import Plan
+    from torusrun.orchestrator.run.state.awaited import Awaited
     from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 
@@ -77,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
-    from torusrun.orchestrator.run.plan.notes import notes
-    from torusrun.orchestrator.run.plan.plan import plan
+    from torusrun.orchestrator.run.plan.plan import notes, plan
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _sweep(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import plan_sweep, sweep
-    from torusrun.orchestrator.run.plan.notes import notes
+    from torusrun.orchestrator.run.plan.plan import notes
 
     if args.held:
         raise UserError("--in starts one attempt at a time in a held allocation: leave out --in or the sweep")
@@ -185,10 +185,9 @@ def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
 
     from torusrun.orchestrator.base import private
     from torusrun.orchestrator.cli.dry_run import as_json, dry_run, text
-    from torusrun.orchestrator.run.state.awaited import to_wait_for
     from torusrun.orchestrator.schedulers import client
 
-    shown = dry_run(planned, to_wait_for(planned.site.scheduler, args.after, args.after_any))
+    shown = dry_run(planned, _awaited(args, planned) if args.after or args.after_any else ())
     answer = client.of(shown.plan.site).ask(shown.script, shown.request) if args.ask else None
     if args.json:
         print(json.dumps(as_json(shown, answer), indent=1))
@@ -197,3 +196,10 @@ def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
     else:
         print(private.plain(text(shown, answer)), end="")
     return DONE
+
+
+def _awaited(args: argparse.Namespace, planned: Plan) -> list[Awaited]:
+    """The jobs for which the run waits."""
+    from torusrun.orchestrator.run.state.awaited import to_wait_for
+
+    return to_wait_for(planned.site.scheduler, args.after, args.after_any)

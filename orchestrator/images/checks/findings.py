@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "ask the administrators for Pyxis, load Slurm's module that has it, or name another 'container.runtime'"),
     "pyxis-unbuilt": ("this image is first built as a SIF",
         "load a module of apptainer or singularity, or name an image that enroot imports (docker://...) or a .sqsh"),
-    "modules": ("a job, which loads them first, would end at once", "correct 'modules' of the site"),
+    "modules": ("a job, which loads them first, would end at once", "correct 'environment.modules' of the site"),
     "runtime-old": ("it cannot start a rank with a clean environment", "load a newer module of it"),
     "shell-variables": ("torusrun gives a container only what the site and the run name",
         "unset them, and use 'container.bind' and 'env' of the site for what the ranks need of them"),

@@ -13,8 +13,7 @@ from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.kept_secrets import kept
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.contract import master_environment, ranks_environment
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.what_runs import Program, master_environment, ranks_environment
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
-from torusrun.orchestrator.place.placement.binding import beside
+from torusrun.orchestrator.place.placement.binding import beside, node_type
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
@@ -21,7 +21,6 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers.launchers import Launcher
-from torusrun.orchestrator.schedulers.topology import node_type
 
 
 def prepare(

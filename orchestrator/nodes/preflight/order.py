@@ -12,6 +12,8 @@ from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
+FREE_DISK_BYTES = 256 * 1024**2  # of a node's folder for temporary files
+
 
 @dataclass(frozen=True)
 class WantedNode:
@@ -32,16 +34,15 @@ class WantedNode:
 
 
 def wanted(site: Site, runtime: str = "", image: str = "") -> WantedNode:
-    """What the nodes of a site should have. Half of the memory that a job asks for must be free, unless it says."""
-    limits, node = site.preflight, site.node
-    half_bytes = node.memory_bytes / 2 if node.memory_bytes else None
+    """What the nodes of a site should have. Half of the memory that a job asks for must be free."""
+    node = site.node
     return WantedNode(
         gpus=node.gpus,
         interface=node.interface,
         hcas=node.hcas,
-        port_bytes_per_s=limits.port_bytes_per_s,
-        free_memory_bytes=half_bytes if limits.free_memory_bytes is None else limits.free_memory_bytes,
-        free_disk_bytes=limits.free_disk_bytes,
+        port_bytes_per_s=site.preflight.port_bytes_per_s,
+        free_memory_bytes=node.memory_bytes / 2 if node.memory_bytes else None,
+        free_disk_bytes=FREE_DISK_BYTES,
         scratch=site.container.stage or "$TORUSRUN_SCRATCH",
         runtime=runtime,
         image=image,

@@ -10,7 +10,10 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from torusrun.orchestrator.place.hosts.model import NodeType
+from torusrun.orchestrator.keys.site import Node
+from torusrun.orchestrator.place.cost.nccl import compute_capability
+from torusrun.orchestrator.place.hosts.hostlist import numbers
+from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,23 @@ class Binding:
     gpu: int
     hca: str | None
     cores: tuple[int, ...]
+
+
+def node_type(node: Node) -> NodeType:
+    """The node that the site describes; its adapters are divided among the GPUs in order, as among the ranks."""
+    gpus = node.gpus or node.ranks
+    nics = tuple(
+        Nic(name, tuple(gpu for gpu in range(gpus) if gpu * len(node.hcas) // gpus == rail))
+        for rail, name in enumerate(node.hcas)
+    )
+    return NodeType(
+        gpus,
+        nics,
+        Link(node.inter_node_bytes_per_s, node.inter_node_latency_us / 1e6),
+        Link(node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6),
+        tuple(map(numbers, node.gpu_cores)),
+        compute_capability(node.architecture),
+    )
 
 
 def bindings(node: NodeType, ranks_per_node: int) -> tuple[Binding, ...]:

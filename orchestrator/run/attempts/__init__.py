@@ -1,4 +1,4 @@
 """Attempts: make their folders from plans, submit, resume and cancel them.
 
-runs/state/ finds the state of a run before an action.
+run/state/ finds the state of a run before an action.
 """

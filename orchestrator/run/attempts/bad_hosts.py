@@ -14,9 +14,8 @@ from torusrun.orchestrator.run.folder.events import RequestChanged, Submitting
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.job_request import request, without_bad_nodes
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
-from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
 from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.schedulers import client
 

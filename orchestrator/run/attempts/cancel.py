@@ -12,7 +12,6 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserErro
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.attempts import in_hold
-from torusrun.orchestrator.run.attempts.jobs import alive
 from torusrun.orchestrator.run.folder import allocation, attempt_folders, claim, index, ledger
 from torusrun.orchestrator.run.folder.events import CancelRequested, Ended, KeptGoing, Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -191,3 +190,12 @@ def _end(endings: list[_Ending], refused: Refused) -> None:
                 asks.cancel(*(job for one in group for job in alive(one.run, one.attempt, one.job, asks)))
         except SiteError as error:
             refused.update(dict.fromkeys([ending.run for ending in group], error))
+
+
+def alive(run: RunFolder, attempt: int, job: str, asks: client.Client) -> Sequence[str]:
+    """The jobs of the submission of an attempt to end together with its `job`, the last first: each waits for one."""
+    every = next_attempt.jobs_of(ledger.events(run.ledger), attempt)
+    if len(every) < 2 or job not in every:
+        return [job]
+    states = asks.poll(every)
+    return [job_id for job_id in reversed(every) if not states[job_id].state.over]

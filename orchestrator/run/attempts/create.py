@@ -25,9 +25,9 @@ from torusrun.orchestrator.run.folder.records import reserve
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
 from torusrun.orchestrator.run.image.recorded import Image
-from torusrun.orchestrator.run.plan import packages, secret_values
+from torusrun.orchestrator.run.plan import secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.plan.named_files import named_files
+from torusrun.orchestrator.run.plan.missing import check_packages, named_files
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import write_attempt, write_first
 
@@ -112,7 +112,7 @@ def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
     Without an image the Python of the ranks is checked.
     """
     if plan.run.image is None:
-        packages.check(plan)
+        check_packages(plan.run, plan.site)
         return None
     from torusrun.orchestrator.run.image import checking  # imported late: a fifth of the start time
 
@@ -153,7 +153,7 @@ def fill(
 def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
     """Copy the code of a command into its run. Raises UserError if the code is too large or cannot be read."""
     with busy(f"copying the code in {code}"):
-        frozen = freeze(code, made.code, plan.run.code_limit_bytes, leave_out=no_code(plan), secret=plan.secret_files)
+        frozen = freeze(code, made.code, leave_out=no_code(plan), secret=plan.secret_files)
     for note in frozen.notes:
         say(f"{code}: {note}")
     _check_started(plan, lambda name: os.path.lexists(made.code / name))
@@ -182,7 +182,7 @@ def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
     private.check_makable(index.place())
     if not plan.code:
         return image, None
-    code = chosen(plan.code, made.code, plan.run.code_limit_bytes, leave_out=no_code(plan))
+    code = chosen(plan.code, made.code, leave_out=no_code(plan))
     _check_started(plan, code.has)
     return image, code
 

@@ -1,37 +1,30 @@
-"""Attempts in a held allocation: check that they fit, and request their start and end from its keeper."""
+"""Held allocations: their plan, and their attempts, which must fit; their keeper starts and ends them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.keys.measured import BY_NAME
+from torusrun.orchestrator.keys.kinds import DURATION, NAME
+from torusrun.orchestrator.keys.run import NO_CODE, Checkpoints, ExitCodes, KeepGoing, MetricsSettings, StopSettings
 from torusrun.orchestrator.run.folder import allocation, index, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.attempt_plan import option
+from torusrun.orchestrator.run.plan.plan import Plan, new_id
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.training.counted import counted
+from torusrun.training.recipe.train import Train
 
-FREE_TO_DIFFER = (  # keys of a site that change nothing about an attempt in a job that has begun
-    "runs",
-    "queue",
-    "account",
-    "poll_interval_s",
-    "command_timeout_s",
-    "env",
-    "notify",
-    "scheduler_args",
-    "umask",
-    "bad_nodes",
-    "attempts",
-    "attempts_by",
-    "preflight",
-    "links_error",
-    "points_per_node_hour",
-    *BY_NAME,
-)
+# Keys of a site that change nothing about an attempt in a job that has begun.
+FREE_TO_DIFFER = (
+    "runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "notify", "scheduler_args", "umask",
+    "forget_bad_nodes_s", "attempts_by", "preflight", "measured", "points_per_node_hour",
+)  # fmt: skip
+LONGEST_NAME = 63
+LOADS_TORCH = "import torch"
 
 
 @dataclass(frozen=True)
@@ -54,7 +47,7 @@ def find(word: str) -> Allocation:
     index.own(run)
     job = allocation.job(run) if allocation.takes_attempts(run) else None  # then no query of the scheduler is needed
     if job is None:
-        from torusrun.orchestrator.run.state.poll import look  # imported late: few runs are submitted into another
+        from torusrun.orchestrator.run.state.poll import look  # a submission to the scheduler needs no states of runs
 
         seen = look(run)
         job = None if seen.state.over or seen.state is State.UNKNOWN else seen.job
@@ -110,3 +103,37 @@ def end(run: RunFolder, number: int) -> bool:
     except SiteError as error:
         raise SiteError(f"attempt {number} of {run.run_id} cannot be ended: {error}") from None
     return True
+
+
+def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = "") -> Plan:
+    """The plan of a run with the same request as the run of `plan`. Its ranks only show that they start.
+
+    For trainings they load PyTorch, so that every node has it in memory. `run_id` is an id chosen elsewhere, if any.
+    """
+    name = option("--name", NAME, name) if name else f"held-{plan.run.name}"[:LONGEST_NAME]
+    python = "python3" if plan.run.image else plan.python
+    run = replace(
+        plan.run,
+        name=name,
+        time_s=plan.run.time_s if time_s is None else time_s,
+        hang_timeout_s=None,
+        program="train",
+        train=Train(),
+        command=("true",) if plan.run.command else tuple(process.bare_program(python, LOADS_TORCH)),
+        code=NO_CODE,
+        stop=StopSettings(),
+        keep_going=KeepGoing(),
+        checkpoints=Checkpoints(),
+        exit_codes=ExitCodes(),
+        metrics=MetricsSettings(),
+    )
+    if run.time_s <= plan.site.stop_before_s:
+        raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
+    run_id = run_id or new_id(name)
+    folder = plan.folder.with_name(run_id)
+    return replace(plan, run_id=run_id, run=run, folder=folder, chosen=None, stretch=None, recipe_changes=())
+
+
+def duration(name: str, text: str) -> float:
+    """The seconds of an option's value. Raises UserError if it is not a duration."""
+    return float(option(name, DURATION, text))

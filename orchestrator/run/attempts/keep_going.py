@@ -11,7 +11,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.run import hooks
-from torusrun.orchestrator.run.attempts import continues_from, submit
+from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
@@ -34,6 +34,7 @@ from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
+from torusrun.orchestrator.run.program.command import continues_from
 from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.run.state.next_attempt import (
@@ -98,7 +99,7 @@ class _Newest:
         self.run, self.here = run, here
         self.number = newest_of(run)
         self.plan = plan_files.read_first(run, self.number)
-        checkpoint, self.epochs = continues_from.checkpoint(run, self.plan)
+        checkpoint, self.epochs = continues_from(self.plan, run)
         self.checkpoint = checkpoint.name if checkpoint else None
         self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
         self.events = ledger.events(run.ledger)
@@ -145,7 +146,7 @@ class _Newest:
             cancelled=last(self.events, CancelRequested, self.number) is not None,
             stopped=Cause.STOPPED if asked_to_stop and own and "wanted" not in own.evidence else None,
             other_job=self.in_other_job,
-            hopeless=hopeless(*self._attempts, self.plan.run.keep_going.most_in_vain),
+            hopeless=hopeless(*self._attempts, self.plan.run.keep_going.without_progress),
         )
 
     def pause(self) -> Wait | None:

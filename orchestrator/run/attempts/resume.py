@@ -6,9 +6,9 @@ import contextlib
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.run.attempts import continues_from, in_hold, submit
+from torusrun.orchestrator.run.attempts import in_hold, submit
+from torusrun.orchestrator.run.attempts.cancel import alive
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
-from torusrun.orchestrator.run.attempts.jobs import alive
 from torusrun.orchestrator.run.folder import allocation, claim, index, ledger
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Changes, Started
@@ -18,6 +18,7 @@ from torusrun.orchestrator.run.image import recorded as image_kept
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program.command import continues_from
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.view import View
@@ -69,7 +70,7 @@ def next_attempt(
         who = f"; at work: {claim.holders(run.attempt(seen.attempt))}" if known.at_work else ""
         raise MayNotResume(f"{run.run_id} {step.why}{who}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
-    checkpoint, epochs = continues_from.checkpoint(run, plan)
+    checkpoint, epochs = continues_from(plan, run)
     planned = derive(plan, history, step.attempt, changes, epochs)
     _same_image(run, planned.plan, new_image)
     return planned, checkpoint

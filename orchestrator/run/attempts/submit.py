@@ -6,29 +6,33 @@ job's name: a later client finds the job by that name.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
-from torusrun.orchestrator.base.terminal.remarks import say
-from torusrun.orchestrator.run.attempts import create, in_hold, jobs
+from torusrun.orchestrator.base.terminal.remarks import say, warn
+from torusrun.orchestrator.run.attempts import create, in_hold
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.attempts.script import script
 from torusrun.orchestrator.run.folder import allocation, index, ledger, settled
 from torusrun.orchestrator.run.folder.allocation import AskedOf
-from torusrun.orchestrator.run.folder.events import Refused, Submitted, Submitting
+from torusrun.orchestrator.run.folder.events import JobAdded, NoMoreJobs, Refused, Submitted, Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
-from torusrun.orchestrator.run.plan.job_request import request
+from torusrun.orchestrator.run.plan.job_request import request, without_bad_nodes
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.without_bad_nodes import without_bad_nodes
-from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.training.counted import counted
+
+if TYPE_CHECKING:  # it leads to all that finds the state of a run
+    from torusrun.orchestrator.run.state.awaited import Awaited
 
 
 def first(
@@ -136,8 +140,8 @@ def intent(
 
 def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the folders of the runs that must complete first, of those that only must end)."""
-    well = tuple(one.folder for one in after if not one.any_end)
-    return well, tuple(one.folder for one in after if one.any_end)
+    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
+    return well, tuple(awaited.folder for awaited in after if awaited.any_end)
 
 
 def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:
@@ -165,11 +169,48 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
         else:
             with private.umask(site.umask):  # Slurm and local sites make the job's output files with it
                 job = client.of(site).submit(attempt.script, asked, cwd=attempt.folder)
-        jobs.accepted(run, Submitted(planned.number, job, site.scheduler))
+        accepted(run, Submitted(planned.number, job, site.scheduler))
     except allocation.Closed as error:
         raise UserError(str(error)) from None
     except NoAnswer as error:
-        raise jobs.unsure(error, run.run_id, asked.called) from None
+        raise unsure(error, run.run_id, asked.called) from None
     if planned.plan.jobs_in_turn and not into:
         with private.umask(site.umask):
-            jobs.add(planned, run, asked, job)
+            add_jobs(planned, run, asked, job)
+
+
+def accepted(run: RunFolder, event: Submitted | JobAdded) -> None:
+    """Write an accepted job into the ledger. Raises NoAnswer if that fails: a later look finds it by its name."""
+    try:
+        ledger.append(run.ledger, event)
+    except SiteError as error:
+        raise NoAnswer(f"the scheduler has accepted job {event.job}, which cannot be recorded: {error}") from None
+
+
+def unsure(error: NoAnswer, name: str, called: str) -> NoAnswer:
+    """The error with advice: the job of the run or sweep `name` may be in the queue, where it is `called` so."""
+    known = f"`torusrun status {name}` finds it by its name {called!r}"
+    return NoAnswer(f"{error}; a job may exist anyway: do not submit it again, {known}")
+
+
+def add_jobs(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> None:
+    """Submit the further jobs of a run, each after any end of the one before, first `before` with the request `asked`.
+
+    If the scheduler refuses one, the run has fewer jobs, which is printed. If it is unknown whether it took one, a
+    later look at the run finds that job by its name.
+    """
+    plan, number, asks = planned.plan, planned.number, client.of(planned.plan.site)
+    path = run.attempt(number).script
+    for turn in range(1, plan.jobs):
+        try:
+            after = asks.in_turn(asked, f"{asked.called}.{turn}", before)
+            before = asks.submit(path, after, cwd=path.parent)
+            accepted(run, JobAdded(number, before))
+        except NoAnswer as error:
+            warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")
+            break
+        except (SiteError, UserError) as error:
+            warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and no more: {error}")
+            with contextlib.suppress(SiteError):  # a full disk: a later look finds that there are no more
+                ledger.append(run.ledger, NoMoreJobs(number, str(error)))
+            break

@@ -9,22 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base import lock, private, whole_lines
 from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.run.bad_nodes import bad_node
-from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
-from torusrun.orchestrator.run.bad_nodes.events import Blamed, Event, Forgiven, as_line, from_line
+from torusrun.orchestrator.run.bad_nodes.bad_node import DAY_S, Blamed, BlamedNode, Event, Forgiven, as_line, from_line
 from torusrun.orchestrator.run.folder.shown_plan import site_name
-
-if TYPE_CHECKING:  # `status` does not need it
-    from torusrun.orchestrator.keys.site import BadNodeRules
 
 LARGEST_BYTES = 1 << 20  # then it is written anew, with at most half as much
 LOCK_S = 10.0
+ENDS = 2  # ends of attempts that must name a host before it is bad
 
 
 def place() -> Path:
@@ -59,17 +55,17 @@ def blame(
     *,
     run: str = "",
     attempt: int = 0,
-    rules: BadNodeRules,
+    for_s: float = DAY_S,
     certain: bool = True,
 ) -> None:
     """Blame hosts of a site, by a name or a path as in a run, because of this attempt; a user blames without one.
 
-    If it is not `certain`, they are bad once another attempt blames them, too, by the site's rules. An attempt counts
-    once for each host. Raises SiteError or UserError if the memory cannot be written.
+    If it is not `certain`, they are bad once another attempt blames them, too, within `for_s`. An attempt counts once
+    for each host. Raises SiteError or UserError if the memory cannot be written.
     """
-    after, name, now_s = 1 if certain else rules.blame_after, site_name(site), time.time()
+    after, name, now_s = 1 if certain else ENDS, site_name(site), time.time()
     _add([
-        Blamed(name, host, reason, evidence, run, attempt, after, rules.expire_s, time_s=now_s)
+        Blamed(name, host, reason, evidence, run, attempt, after, for_s, time_s=now_s)
         for host in dict.fromkeys(hosts)
     ])  # fmt: skip
 

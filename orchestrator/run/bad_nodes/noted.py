@@ -1,26 +1,54 @@
-"""Blames the hosts that the end of an attempt names, or a check. Whoever records the end or the check calls it."""
+"""Blames the hosts that the end of an attempt names, or a check. Whoever records the end or the check calls it.
+
+Two causes of an end speak against a host: a lost host, and a hang of the ranks of one host that the host itself
+explains, since a wrapper there does not answer or a rank waits for a disk. All others do not:
+
+- a killed rank, a full memory, a full disk and a time limit follow from what the user asked for;
+- an error of the program, a wrong configuration and a missing image would be the same on every host;
+- a rank that is at another place in its program than the others, or that somebody stopped, may be as its user wrote it;
+- a lost connection names the rank that noticed, not the one that was gone;
+- a launcher that put a rank elsewhere names no host that is bad.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.base.json_files import read_object, required
+from torusrun.orchestrator.base.json_files import damaged, read_object, required
+from torusrun.orchestrator.base.states import Cause
+from torusrun.orchestrator.keys.kinds import EXPIRY
 from torusrun.orchestrator.run.bad_nodes import memory
-from torusrun.orchestrator.run.bad_nodes.evidence import REASONS, suspects
 from torusrun.orchestrator.run.folder import attempt_folders, ledger, shown_plan
 from torusrun.orchestrator.run.folder.events import Started
+from torusrun.orchestrator.run.folder.how_ended import WAITS_FOR_DISK
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from torusrun.orchestrator.keys.site import BadNodeRules
-
+REASONS = {Cause.HOST_LOST: "lost", Cause.HANG: "hung"}
+LARGEST_SHARE = 4  # more than one host of each four: they share a switch, a power supply, or the network
 CHECKED = "found bad"
+
+
+def suspects(end: End, hosts: Sequence[str]) -> tuple[str, ...]:
+    """The hosts that the end speaks against, of the `hosts` of the attempt; () if it does not name them.
+
+    An end that names many hosts of the attempt, or all, says that one of them is bad, or a thing that they share.
+    """
+    if end.cause not in REASONS or (end.cause is Cause.HANG and not _explains_the_hang(end)):
+        return ()
+    named = tuple(dict.fromkeys(end.hosts))
+    return named if len(named) == 1 or LARGEST_SHARE * len(named) <= len(set(hosts)) else ()
+
+
+def _explains_the_hang(end: End) -> bool:
+    """Whether a hang is that of one host: a wrapper that does not answer, or a rank that waits for a disk."""
+    if len(set(end.hosts)) != 1 or "frame" in end.evidence:
+        return False
+    return end.evidence.get("process", WAITS_FOR_DISK) == WAITS_FOR_DISK
 
 
 def note(run: RunFolder, number: int, end: End) -> None:
@@ -55,21 +83,21 @@ def _blame(run: RunFolder, number: int, evidence: Mapping[str, str], reason: str
         plan = shown_plan.find(run, [number])[0] if evidence else None
         if not plan or schedulers.get(plan.scheduler).traits.one_machine:
             return
-        rules = _rules(run, number)
+        for_s = _for_s(run, number)
         for host, why in evidence.items():
             memory.blame(
-                plan.site, [host], reason, why, run=run.run_id, attempt=number, rules=rules, certain=certain
+                plan.site, [host], reason, why, run=run.run_id, attempt=number, for_s=for_s, certain=certain
             )  # fmt: skip
 
 
-def _rules(run: RunFolder, number: int) -> BadNodeRules:
-    """The site's rules by the plan of the attempt. Raises SiteError if the plan is missing or damaged."""
-    from torusrun.orchestrator.keys.read import read_value  # imported late: it reads YAML, which `status` does not need
-    from torusrun.orchestrator.keys.site import BadNodeRules
-
+def _for_s(run: RunFolder, number: int) -> float:
+    """How long the site remembers, by the plan of the attempt. Raises SiteError if the plan is missing or damaged."""
     path = run.attempt(number).plan
-    kept = required(path, read_object(path) or {}, "site", dict)
-    return read_value(BadNodeRules, required(path, kept, "bad_nodes", dict), str(path))
+    site = required(path, read_object(path) or {}, "site", dict)
+    try:
+        return float(EXPIRY.parse(required(path, site, "forget_bad_nodes", str)))
+    except ValueError as error:
+        raise damaged(path, f"'forget_bad_nodes' {error}") from None
 
 
 def _named(run: RunFolder, number: int, end: End) -> tuple[str, ...]:

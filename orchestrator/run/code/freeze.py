@@ -6,19 +6,24 @@ import hashlib
 import os
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError, UserError, explained
 from torusrun.orchestrator.base.private import FOLDER, SECRET, open_regular
-from torusrun.orchestrator.run.code import limits
 from torusrun.orchestrator.run.code.select import Entry, SelectedCode, select, unreadable, walk
 from torusrun.orchestrator.run.folder import checkout
 from torusrun.orchestrator.run.folder.checkout import Checkout
+from torusrun.training.counted import counted
 from torusrun.training.files.trusted import refuse_holes, sha256_of
 
+LIMIT_BYTES = 100_000_000
+LIMIT_FILES = 10_000
+SHOWN = 3
 BLOCK_BYTES = 1 << 20
 WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
@@ -49,13 +54,7 @@ class Frozen:
         }
 
 
-def freeze(
-    source: Path,
-    into: Path,
-    limit_bytes: int = limits.LIMIT_BYTES,
-    leave_out: Sequence[str] = (),
-    secret: Sequence[str] = (),
-) -> Frozen:
+def freeze(source: Path, into: Path, leave_out: Sequence[str] = (), secret: Sequence[str] = ()) -> Frozen:
     """Copy the code in `source` to the new folder `into`, completely or not at all.
 
     A copy has the readers of its file, unless the umask forbids it. Copies of the files `secret` are private. The
@@ -63,13 +62,13 @@ def freeze(
     Raises UserError if the code is too large or cannot be read, SiteError if the copy cannot be written.
     """
     selected = select(source, into, leave_out)
-    limits.check(selected, limit_bytes)
+    _check_size(selected)
     found = checkout.describe(selected.source) if selected.tracked else None
     unfinished = into.with_name(f".{into.name}")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=FOLDER)
-        copied_bytes = _copy(selected, unfinished, limit_bytes, {_identity(os.stat(path)) for path in secret})
+        copied_bytes = _copy(selected, unfinished, {_identity(os.stat(path)) for path in secret})
         names = names_of(unfinished)
         checksum = checksum_of(unfinished, names)
         unfinished.rename(into)
@@ -109,12 +108,12 @@ def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
 def changed(copy: Path, record: Mapping[str, Any]) -> str:
     """How a copy differs from its record in code.json; '' if its entries are as they were at submit."""
     try:
-        found = checksum_of(copy, record.get("names"))
+        checksum = checksum_of(copy, record.get("names"))
     except FileNotFoundError as error:
         return f"{error.filename} is gone"
     except (OSError, ValueError, TypeError) as error:  # the record may be damaged
         return f"it cannot be read: {error}"
-    return "" if found == record.get("sha256") else f"its SHA-256 is {found}, and was {record.get('sha256')}"
+    return "" if checksum == record.get("sha256") else f"its SHA-256 is {checksum}, and was {record.get('sha256')}"
 
 
 def _written(source: str, target: str) -> None:
@@ -133,10 +132,10 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def chosen(source: Path, into: Path, limit_bytes: int, leave_out: Sequence[str] = ()) -> SelectedCode:
+def chosen(source: Path, into: Path, leave_out: Sequence[str] = ()) -> SelectedCode:
     """The files that `freeze` would copy. It copies nothing. Raises UserError like `freeze`."""
     selected = select(source, into, leave_out)
-    limits.check(selected, limit_bytes)
+    _check_size(selected)
     for entry in selected.entries:
         if entry.kind == "file":
             os.close(_opened(selected.source / entry.name))
@@ -167,22 +166,22 @@ def checksum_of(folder: Path, names: Sequence[str] | None = None) -> str:
     return total.hexdigest()
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _identity(status: os.stat_result) -> tuple[int, int]:
     """The identity that a file shares with its hard links."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _copy(chosen: SelectedCode, target: Path, limit_bytes: int, secret: Set[tuple[int, int]]) -> int:
+def _copy(chosen: SelectedCode, target: Path, secret: Set[tuple[int, int]]) -> int:
     """Copy the entries; the number of bytes. A file that grows beyond the limit meanwhile raises UserError."""
     folders = {""}
-    left_bytes = limit_bytes
+    left_bytes = LIMIT_BYTES
     for entry in chosen.entries:
         _make_folders(target, entry.name if entry.kind == "folder" else os.path.dirname(entry.name), folders)
         if entry.kind == "link":
             os.symlink(entry.target, target / entry.name)
         elif entry.kind == "file":
             left_bytes -= _copy_file(chosen.source, entry, target / entry.name, left_bytes, secret)
-    return limit_bytes - left_bytes
+    return LIMIT_BYTES - left_bytes
 
 
 def _make_folders(target: Path, name: str, made: set[str]) -> None:
@@ -197,14 +196,14 @@ def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret
     descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        others = 0 if _identity(found) in secret else FOLDER
-        mode = stat.S_IMODE(found.st_mode) & (stat.S_IRWXU | others) | SECRET
+        status = os.fstat(file.fileno())
+        others = 0 if _identity(status) in secret else FOLDER
+        mode = stat.S_IMODE(status.st_mode) & (stat.S_IRWXU | others) | SECRET
         with open(open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb", buffering=0) as copy:
             while block := file.read(min(BLOCK_BYTES, left_bytes - copied + 1)):
                 copied += len(block)
                 if copied > left_bytes:
-                    raise UserError(f"{source / entry.name}: this file grew while it was copied, beyond `code_limit`")
+                    raise UserError(f"{source / entry.name}: this file grew while it was copied, beyond the limit")
                 copy.write(block)
     return copied
 
@@ -214,3 +213,52 @@ def _opened(path: Path) -> int:
         return open_regular(path)
     except OSError as error:
         raise unreadable(path, error.strerror or "") from None
+
+
+def _check_size(chosen: SelectedCode) -> None:
+    """Raise UserError if the code has more bytes or files than a run copies."""
+    more = "" if chosen.complete else "more than "
+    if chosen.size_bytes > LIMIT_BYTES:
+        total, limit, words = chosen.size_bytes, LIMIT_BYTES, _megabytes
+        sizes = Counter({entry.name: entry.size_bytes for entry in chosen.entries})
+    elif chosen.files > LIMIT_FILES or not chosen.complete:
+        total, limit, words = chosen.files, LIMIT_FILES, partial(counted, noun="file")
+        sizes = Counter({entry.name: 1 for entry in chosen.entries})
+    else:
+        return
+    biggest = ", ".join(f"{name} ({words(size)})" for name, size in _biggest(sizes))
+    ignore = "List files that are not code in .gitignore"
+    if not chosen.tracked:
+        ignore = "Make the folder a git checkout and list files that are not code in its .gitignore"
+    raise UserError(
+        f"{chosen.source}: the code has {more}{words(total)}; a run copies at most {words(limit)}. "
+        f"The largest parts: {biggest}. {ignore}, set `code` to a smaller folder, "
+        "or write `code: none` if the program is in the image or at an absolute path"
+    )
+
+
+def _biggest(sizes: Counter[str]) -> list[tuple[str, int]]:
+    """The largest children of the source; for each, the deepest folder or file that holds most of it."""
+    totals: Counter[str] = Counter()
+    for name, size in sizes.items():
+        parts = name.split(os.sep)
+        for depth in range(1, len(parts) + 1):
+            totals[os.sep.join(parts[:depth])] += size
+    inside: dict[str, list[str]] = {}
+    for name in totals:
+        inside.setdefault(os.path.dirname(name), []).append(name)
+    largest = sorted(inside.get("", []), key=lambda name: -totals[name])[:SHOWN]
+    return [(name, totals[name]) for name in (_deepest(top, inside, totals) for top in largest)]
+
+
+def _deepest(name: str, inside: dict[str, list[str]], totals: Counter[str]) -> str:
+    while children := inside.get(name):
+        child = max(children, key=totals.__getitem__)
+        if totals[child] * 10 < totals[name] * 9:
+            break
+        name = child
+    return name
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 50_000 else counted(size_bytes, "byte")

@@ -1,26 +1,38 @@
 """Selects the code in a folder: the files that git tracks or does not ignore, or the whole folder without git.
 
-Never code: git's own folder, compiled Python, virtual environments, torusrun's run folders, special files, and files
-that hold keys and logins.
+Never code, whatever folder is named: home folders, the folder of runs, git's own folder, compiled Python, virtual
+environments, special files, and files that hold keys and logins.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.run.code.never_copied import is_private_key, is_secret, refuse_home
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.keys import paths
 from torusrun.orchestrator.run.folder import checkout
+from torusrun.orchestrator.run.folder.secret_names import LOGINS
 from torusrun.training.counted import first_of
 
 MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part
 LEFT_OUT = {".git", "__pycache__"}
+# Folders and files in which programs keep keys and logins; a name with a slash is the end of a path.
+SECRET_NAMES = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".config/rclone", ".oci",
+    ".password-store", ".local/share/keyrings", ".mozilla", ".huggingface", ".cache/huggingface/token", ".kaggle",
+    ".secrets", ".secrets.*", ".*_history", *LOGINS,
+)  # fmt: skip
+KEY_BEGINS = (b"-----BEGIN", b"PuTTY-User-Key-File")
+LARGEST_KEY_BYTES = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -88,17 +100,17 @@ def _names(chosen: SelectedCode, without: Set[str]) -> dict[str, os.stat_result]
         return os.path.relpath(folder, chosen.source) in without or _never_code(folder)
 
     names = _tracked(chosen)
-    found: dict[str, os.stat_result] = {}
+    statuses: dict[str, os.stat_result] = {}
     try:
         for name in names if names is not None else walk(chosen.source, chosen.source, never):
             with suppress(FileNotFoundError, NotADirectoryError):  # deleted, but still in git's index
-                found[name] = (chosen.source / name).lstat()
-            if len(found) > MOST_LOOKED_AT:
+                statuses[name] = (chosen.source / name).lstat()
+            if len(statuses) > MOST_LOOKED_AT:
                 chosen.complete = False
                 break
     except OSError as error:
         raise unreadable(Path(error.filename or chosen.source), error.strerror or "") from None
-    return found
+    return statuses
 
 
 def _tracked(chosen: SelectedCode) -> Iterator[str] | None:
@@ -148,22 +160,22 @@ def walk(folder: Path, source: Path, leave_out: Callable[[str], bool]) -> Iterat
             yield from walk(Path(entry.path), source, leave_out)
 
 
-def _without_secrets(chosen: SelectedCode, found: dict[str, os.stat_result]) -> dict[str, os.stat_result]:
+def _without_secrets(chosen: SelectedCode, statuses: dict[str, os.stat_result]) -> dict[str, os.stat_result]:
     """The names without those of files that hold keys and logins, which a note lists."""
     secret = [
         name
-        for name, status in sorted(found.items())
+        for name, status in sorted(statuses.items())
         if is_secret(name) or (stat.S_ISREG(status.st_mode) and is_private_key(chosen.source / name, status.st_size))
     ]
     if secret:
         chosen.notes.append(f"{first_of(secret)}: left out: keys and logins are not copied")
-    return {name: found[name] for name in found.keys() - {*secret}}
+    return {name: statuses[name] for name in statuses.keys() - {*secret}}
 
 
 def _without_what_is_no_code(
-    found: dict[str, os.stat_result], source: Path, without: Set[str]
+    statuses: dict[str, os.stat_result], source: Path, without: Set[str]
 ) -> dict[str, os.stat_result]:
-    links = {name for name, status in found.items() if stat.S_ISLNK(status.st_mode)}
+    links = {name for name, status in statuses.items() if stat.S_ISLNK(status.st_mode)}
 
     @cache
     def never(folder: str) -> bool:
@@ -173,7 +185,7 @@ def _without_what_is_no_code(
 
     return {
         name: status
-        for name, status in found.items()
+        for name, status in statuses.items()
         if not name.endswith(".pyc") and name not in without and not any(never(folder) for folder in _folders_of(name))
     }
 
@@ -220,4 +232,49 @@ def _link(chosen: SelectedCode, name: str, copied: Set[str]) -> Entry | None:
 def unreadable(path: Path, why: str) -> UserError:
     return UserError(
         f"{path}: cannot be read: {why}; make it readable, list it in .gitignore, or name another folder as `code`"
+    )
+
+
+def refuse_home(code: Path, runs: Path | None) -> None:
+    """Raise UserError for code that is a home folder, is above one or above the folder `runs`, or holds logins."""
+    for home in _homes():
+        if home == code or code in home.parents:
+            raise _refused(code, "this is your home folder" if home == code else f"it holds your home folder {home}")
+        if code.is_relative_to(home) and is_secret(os.path.relpath(code, home)):
+            raise _refused(code, "programs keep keys and logins in it")
+    if runs and (runs == code or code in runs.parents):
+        raise _refused(code, f"it holds the folder of runs {runs} (`runs` of the site)")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a path names a file or folder with secrets, or lies in such a folder."""
+    parts = name.split(os.sep)
+    last_words = ("/".join(parts[max(0, end - words) : end]) for end in range(1, len(parts) + 1) for words in (1, 2, 3))
+    return any(fnmatchcase(words, pattern) for words in {*last_words} for pattern in SECRET_NAMES)
+
+
+def is_private_key(path: Path, size_bytes: int) -> bool:
+    """Whether a file begins as a private key, whatever its name."""
+    if size_bytes > LARGEST_KEY_BYTES:
+        return False
+    with suppress(OSError), open(open_regular(path), "rb", buffering=0) as file:
+        first = file.read(100).lstrip(b"\xef\xbb\xbf \t\r\n")
+        return first.startswith(KEY_BEGINS) and (b"PRIVATE KEY" in first or first.startswith(KEY_BEGINS[1]))
+    return False
+
+
+def _homes() -> set[Path]:
+    """The home folders of this user, by HOME and by the system's list of users."""
+    found = set()
+    with suppress(UserError):
+        found.add(Path(os.path.realpath(paths.home())))
+    with suppress(KeyError):
+        found.add(Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)))
+    return found - {Path("/")}
+
+
+def _refused(code: Path, why: str) -> UserError:
+    return UserError(
+        f"{code}: {why}, and the code of a run is copied; put the code into a folder of its own and name that "
+        "(`code: FOLDER`, `--code FOLDER`), or copy nothing (`code: none`, `--code none`)"
     )

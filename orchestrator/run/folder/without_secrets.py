@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from torusrun.orchestrator.keys.software import Software
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.run.folder.secret_forms import NAMED, PATTERNS, REMOVED
 
 SHORTEST = 4  # characters of a value that is looked for in text; "1" would be everywhere

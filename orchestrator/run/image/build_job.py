@@ -12,7 +12,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.keys.secret import plain
+from torusrun.orchestrator.keys.shared import plain
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.image import building

@@ -14,9 +14,8 @@ from torusrun.orchestrator.base.environment import clean_environment, which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.runtime import COMMANDS, Runtime, parse_version
-from torusrun.orchestrator.keys.secret import plain
+from torusrun.orchestrator.keys.shared import Software, plain
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import Software
 
 LOADING_S = 60.0
 MARK = "TORUSRUN-STEP"  # on the standard error before each step
@@ -58,12 +57,12 @@ def login(site: Site, software: Software | None = None) -> Login:
 def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, str]:
     """(the environment with the site's modules, the commands that loaded them in words, why they failed or '')."""
     own = {**clean_environment(), **plain(site.env)}
-    if not (site.modules or site.purge_modules or site.software.given or software.given):
+    if not (site.software.given or software.given):
         return own, "", ""
     from torusrun.orchestrator.base.templates import Text, render
-    from torusrun.orchestrator.schedulers.script import activating, in_shell, loading
+    from torusrun.orchestrator.schedulers.script import activating, in_shell
 
-    lines = [*loading(site), *activating(software)]
+    lines = [*activating(site.software), *activating(software)]
     steps = [{"line": Text(in_shell(line)), "said": line} for line in lines]
     text = render("modules/environment.sh.j2", steps=steps, mark=MARK)
     did = f" after `{'; '.join(lines)}`"

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.keys.kinds import DURATION, GRID, NODES, Kind
 from torusrun.orchestrator.place.hosts import hostlist
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.bad_nodes.events import HOST
+from torusrun.orchestrator.run.bad_nodes.bad_node import HOST
 from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Changes, Event, Started, Submitting
@@ -124,12 +124,12 @@ def option(name: str, kind: Kind, text: str) -> Any:
 def hosts(name: str, texts: Sequence[str]) -> list[str]:
     """The hosts in several host lists, each once. Raises UserError with the name of the option that has them."""
     try:
-        found = list(dict.fromkeys(host for text in texts for host in hostlist.expand(text, MOST_EXCLUDED)))
+        named = list(dict.fromkeys(host for text in texts for host in hostlist.expand(text, MOST_EXCLUDED)))
     except SiteError as error:
         raise UserError(f"{name}: {error}") from None
-    if strange := [host for host in found if not re.fullmatch(HOST, host)]:
+    if strange := [host for host in named if not re.fullmatch(HOST, host)]:
         raise UserError(f"{name}: {strange[0]!r} is not a name of a host")
-    return found
+    return named
 
 
 def _check(derived: AttemptPlan) -> None:

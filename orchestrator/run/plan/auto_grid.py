@@ -55,9 +55,9 @@ def with_grid(plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown
     """
     if plan.has_grid:
         return plan
-    found = ExpectedHosts(tuple(hosts), cluster, f"on these {plan.run.nodes} hosts") if cluster else None
-    found = found or on_one_switch(plan.site, tuple(hosts), unknown or "the site has no topology")
-    return chosen(plan, best_grids(plan, found), found.assumed)
+    where = ExpectedHosts(tuple(hosts), cluster, f"on these {plan.run.nodes} hosts") if cluster else None
+    where = where or on_one_switch(plan.site, tuple(hosts), unknown or "the site has no topology")
+    return chosen(plan, best_grids(plan, where), where.assumed)
 
 
 def chosen(plan: Plan, grids: Sequence[Choice], where: str) -> Plan:
@@ -72,6 +72,8 @@ def _searched(
 ) -> tuple[Choice, ...]:
     if nodes > 1:
         return tuple(choices(hosts, ranks_per_node, cluster, charge.size_bytes, charge.backend, nodes, charge.sync))
-    found = arrange((ranks_per_node,), hosts, ranks_per_node, cluster, charge=charge)
-    cost_s = cost_of(charge.sync, HostsLayout(cluster, found.hosts, ranks_per_node, charge.backend), found.rings.dims)
-    return (Choice(found, cost_s(charge.size_bytes), unchunked_s(cost_s, charge.size_bytes)),)
+    arranged = arrange((ranks_per_node,), hosts, ranks_per_node, cluster, charge=charge)
+    cost_s = cost_of(
+        charge.sync, HostsLayout(cluster, arranged.hosts, ranks_per_node, charge.backend), arranged.rings.dims
+    )
+    return (Choice(arranged, cost_s(charge.size_bytes), unchunked_s(cost_s, charge.size_bytes)),)

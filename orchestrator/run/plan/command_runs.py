@@ -34,8 +34,8 @@ NOTHING = "the time of this command is not known: submit it at some sizes first 
 
 def command_forecast(plan: Plan) -> ProgramForecast:
     """The forecast of a plan's command by its finished runs. Raises UserError if there is none."""
-    if found := measured_runs(plan):
-        return forecast(found, plan.ranks)
+    if runs := measured_runs(plan):
+        return forecast(runs, plan.ranks)
     raise UserError(NOTHING)
 
 
@@ -45,18 +45,18 @@ def measured_runs(plan: Plan) -> list[MeasuredRun]:
     Runs on one node compare with one another, and runs on several nodes with those of as many ranks on a node.
     """
     own = plan.as_json()
-    newest = (found for run in reversed(index.runs()[-NEWEST:]) if (found := _measured(run, own)))
+    newest = (measured for run in reversed(index.runs()[-NEWEST:]) if (measured := _measured(run, own)))
     return [*islice(newest, MOST)][::-1]
 
 
 def forecast_at_submit(plan: Plan) -> KeptForecast | None:
     """What a run keeps of its command's forecast; None if no finished run says how many steps it takes."""
     runs = measured_runs(plan)
-    found = forecast(runs, plan.ranks) if runs else None
-    if not found or found.total_s is None or found.steps is None or found.total_between_s is None:
+    total = forecast(runs, plan.ranks) if runs else None
+    if not total or total.total_s is None or total.steps is None or total.total_between_s is None:
         return None
     return KeptForecast(
-        found.total_s, 0.0, found.steps, 0.0, (plan.ranks,), found.doubts, bounds_s=found.total_between_s
+        total.total_s, 0.0, total.steps, 0.0, (plan.ranks,), total.doubts, bounds_s=total.total_between_s
     )
 
 
@@ -95,12 +95,12 @@ def _times(rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
 
     A log without times gets those of its reading: only the last of such steps has just been taken.
     """
-    found = list(_rising(rows))
-    if len(found) < 2:
+    steps = list(_rising(rows))
+    if len(steps) < 2:
         return []
-    mean_s = (found[-1][1] - found[0][1]) / (found[-1][0] - found[0][0])
+    mean_s = (steps[-1][1] - steps[0][1]) / (steps[-1][0] - steps[0][0])
     ends = [
-        (step, t) for (step, t), (_, later_s) in pairwise([*found, (0, math.inf)]) if later_s - t > AT_ONCE * mean_s
+        (step, t) for (step, t), (_, later_s) in pairwise([*steps, (0, math.inf)]) if later_s - t > AT_ONCE * mean_s
     ]
     return ends[len(ends) // WARM_UP :]
 

@@ -8,21 +8,20 @@ from typing import NamedTuple
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images import source
+from torusrun.orchestrator.images import pyxis, source
+from torusrun.orchestrator.images.command import TMPFS
 from torusrun.orchestrator.keys.load import Loaded
-from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.problems import SpecError
-from torusrun.orchestrator.keys.run import RunSpec
-from torusrun.orchestrator.keys.secret import Env, Secret, secret
+from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
+from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
-from torusrun.orchestrator.run.plan import fits_command, fits_files, fits_mpi, fits_pyxis
+from torusrun.orchestrator.run.plan import fits_command, missing
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
 from torusrun.training.counted import counted
-from torusrun.training.recipe import fits
 from torusrun.training.recipe import fits as recipe
 from torusrun.training.recipe.names import SCHEDULES
 from torusrun.training.recipe.reading import ConfigError
@@ -56,8 +55,8 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     run, site, folder = loaded.run, loaded.site, loaded.folder
     found = [(misfit.key, str(misfit)) for misfit in (*misfits(run, site), *_gpus(loaded))]
     found += fits_command.misfits(run, loaded.marks, folder)
-    found += fits_files.misfits(run, site, folder, later=later)
-    found += fits_mpi.misfits(run, site, folder, later=later)
+    found += missing.misfits(run, site, folder, later=later)
+    found += fits_command.unconnected_mpi(run, site, folder, later=later)
     problems = [loaded.problem(key, message) for key, message in found]
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
     if problems:
@@ -79,7 +78,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
     if not run.command:
         yield from _schedule(run.train)
-        yield from (Misfit(key, message) for key, message in fits.complaints(run.train))
+        yield from (Misfit(key, message) for key, message in recipe.complaints(run.train))
     if names_account(site) and not (run.account or site.account):
         yield Misfit(
             "account",
@@ -131,13 +130,13 @@ def _source(key: str, given: Secret) -> Iterator[Misfit]:
 def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every misfit of a run that keeps going."""
     settings, traits = run.keep_going, schedulers.get(site.scheduler).traits
-    if (settings.attempts or 1) > 1 and site.attempts_by == "array" and not (traits.has_arrays or traits.one_machine):
+    if settings.attempts > 1 and site.attempts_by == "array" and not (traits.has_arrays or traits.one_machine):
         wrong = f"'keep_going.attempts': {site.scheduler} has no job arrays"
         yield Misfit("keep_going.attempts", wrong, "write 'attempts_by: dependency' into the site's file")
     if settings.spares and traits.one_machine:
         yield Misfit("keep_going.spares", "'keep_going.spares': a local site is one machine", "leave it out")
-    others = settings.attempts or settings.spares or settings.min_nodes or site.attempts > 1
-    if settings.without_progress and not others:
+    others = settings.attempts > 1 or settings.spares or settings.min_nodes
+    if settings.without_progress != KeepGoing().without_progress and not others:
         wrong = "'keep_going.without_progress' has no effect without other keys"
         yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:
@@ -209,7 +208,7 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             "container.host_mpi": container.host_mpi,
         }
     )
-    yield from (Misfit(key, message) for key, message in fits_pyxis.misfits(site))
+    yield from _pyxis(site)
     if container.writable and container.mount == "node":
         one = "'container.mount: node' gives the ranks of a node one file system, which none of them may write into"
         yield Misfit("container.mount", one, "leave 'container.writable' out")
@@ -241,3 +240,28 @@ def _not_words(words: Mapping[str, str | None], site: Site) -> Iterator[Misfit]:
 def names_account(site: Site) -> bool:
     """Whether the site's own words for the scheduler contain the account."""
     return any("{account}" in text for text in (*site.ask, *site.submit_args))
+
+
+def _pyxis(site: Site) -> Iterator[Misfit]:
+    """Every key of the site without an effect under Pyxis, and a launcher that has no Pyxis."""
+    container = site.container
+    if not pyxis.used(container.runtime):
+        return
+    if not family(site.launcher).pyxis:
+        how = f"this site starts its ranks by {site.launcher} ({site.scheduler})"
+        wrong = f"'container.runtime': Pyxis is a plug-in of Slurm's srun, and {how}"
+        yield Misfit("container.runtime", wrong, "name apptainer or singularity, or leave it out")
+    unpacked = "enroot unpacks the image to each node's own disk, once for all its ranks"
+    if container.stage:
+        yield Misfit("container.stage", f"'container.stage' has no use with Pyxis: {unpacked}", "leave it out")
+    if container.mount == "node":
+        yield Misfit("container.mount", f"'container.mount: node' has no use with Pyxis: {unpacked}", "leave it out")
+    if container.verify == "signature":
+        wrong = "'container.verify: signature' does not work with Pyxis: a squashfs has no signature"
+        yield Misfit("container.verify", wrong, "write checksum, or leave it out")
+    if container.gpu in ("nvccli", "rocm"):
+        wrong = f"'container.gpu: {container.gpu}' does not work with Pyxis: enroot's own hook brings NVIDIA's GPUs in"
+        yield Misfit("container.gpu", wrong, "write nv or none, or leave it out")
+    if container.writable not in (None, TMPFS):
+        wrong = f"'container.writable: {container.writable}' does not work with Pyxis, which keeps no changes"
+        yield Misfit("container.writable", wrong, "write tmpfs: the changes last until the ranks end")

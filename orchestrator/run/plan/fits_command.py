@@ -1,21 +1,28 @@
-"""Checks between the keys of a run that has a command, or its own code."""
+"""Checks of a run that has a command, or its own code: its keys, and whether its launcher connects an MPI program."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.base import process
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.images.sif import of_program
+from torusrun.orchestrator.keys.paths import absolute, read_bytes
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.plan.missing import PYTHON, NamedFile, named_files
+from torusrun.orchestrator.schedulers.launchers import Pmi, family
 from torusrun.training.recipe.near import did_you_mean
 
 NEITHER = (
     "there is neither 'train' nor 'command'; add 'train: {data: digits}' for torusrun's training, or "
     "'command: [python, train.py]' for a program of yours"
 )
-OF_CODE = ("code", "code_limit")
 OF_A_COMMAND = ("stop", "checkpoints", "exit_codes", "metrics")
 GROUPS = ("step", "total_steps", "epoch", "loss", "accuracy", "lr")  # of metrics.pattern
 LONGEST_PATTERN = 1000  # characters
@@ -24,6 +31,8 @@ STARTS_RANKS = re.compile(  # where a shell or a launcher's user names the progr
     r"|\s-m (torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch)\b"
 )
 OWN_MEETING = re.compile(r"\s--(standalone|rdzv)|LOCAL_RANK|--num_processes[ =]1\b")
+LDD_S = 5.0
+LARGEST_BYTES = 1_000_000  # of a script to read
 
 
 def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
@@ -31,10 +40,8 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
     if run.command or run.train.needs_code:
         if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
             yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
-    else:
-        for key in OF_CODE:
-            if key in written:
-                yield key, f"{key!r} belongs to a 'command', or to a 'train' with a function of yours (module:function)"
+    elif "code" in written:
+        yield "code", "'code' belongs to a 'command', or to a 'train' with a function of yours (module:function)"
     if not run.command:
         yield from _without_command(run, written)
         return
@@ -86,3 +93,58 @@ def _without_command(run: RunSpec, written: Collection[str]) -> Iterator[tuple[s
     for key in OF_A_COMMAND:
         if key in written:
             yield key, f"{key!r} belongs to a 'command', and this run has none"
+
+
+def unconnected_mpi(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> Iterator[tuple[str, str]]:
+    """(key, error) for MPI programs that the launcher does not connect: each would be rank 0 of 1, and COMPLETED.
+
+    The arguments are those of `missing.named_files`.
+    """
+    ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
+    if not run.command or family(site.launcher).pmi is not Pmi.NOBODY or ranks == 1:
+        return
+    for named in named_files(run, site, folder, later=later):
+        if why := _calls_mpi(named):
+            single = f"the launcher {site.launcher!r} would start {ranks} programs of one rank each"
+            yield named.key, f"'command': {named.word} {why}: {single}; name a site with 'launcher: mpirun'"
+
+
+def _calls_mpi(named: NamedFile) -> str:
+    """The proof that a program calls MPI, in words; '' if there is none."""
+    if named.path is None or (named.interpreter and named.interpreter is not PYTHON):
+        return ""
+    return _imported(named.path) if named.interpreter else _linked(named.path)
+
+
+def _linked(path: Path) -> str:
+    """The MPI library that a dynamic executable loads, by `ldd`, in words; '' if there is none."""
+    if of_program(path) is None:
+        return ""
+    from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
+
+    try:
+        done = process.run(["ldd", path], timeout_s=LDD_S)
+    except SiteError:
+        return ""
+    found = parse_ldd(str(path), done.stdout, done.exit_code)
+    library = next(filter(family_of, (found.mpi or "", *found.missing)), "")
+    return f"is linked with {library}" if library else ""
+
+
+def _imported(path: Path) -> str:
+    """The line on which a script always imports MPI. An import inside a function, `if` or `try` may never run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(read_bytes(path, LARGEST_BYTES)).body
+    except (OSError, UserError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    lines = (statement.lineno for statement in body if _imports_mpi(statement))
+    return next((f"imports mpi4py on line {line}" for line in lines), "")
+
+
+def _imports_mpi(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        absolute = statement.level == 0 and statement.module == "mpi4py"
+        return absolute and any(alias.name == "MPI" for alias in statement.names)
+    return isinstance(statement, ast.Import) and any(alias.name == "mpi4py.MPI" for alias in statement.names)

@@ -56,9 +56,9 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
     backend: Backend = "nccl" if other.gpu else backend_of(plan)
     named = with_ranks_per_node(network(other.network), plan.ranks_per_node) if other.network else None
     if named:
-        plan, found = _on_network(plan, named, trained, backend)
+        plan, communication = _on_network(plan, named, trained, backend)
     else:
-        plan, found = _on_hosts(plan, hosts or expected(plan.site, plan.run.nodes), trained, backend)
+        plan, communication = _on_hosts(plan, hosts or expected(plan.site, plan.run.nodes), trained, backend)
     return forecast(
         Asked(
             nodes=plan.run.nodes,
@@ -70,7 +70,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             workload=trained,
             device=device_of(plan, trained, other),
             network=named or _links(plan),
-            communication=replace(found, placed=found.placed + _beyond(plan, other)),
+            communication=replace(communication, placed=communication.placed + _beyond(plan, other)),
             saving=saving(plan, trained),
             links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
@@ -87,16 +87,16 @@ def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> li
 
     Raises UserError if no rate is known.
     """
-    train, other, found = plan.run.train, otherwise or Otherwise(), []
+    train, other, times = plan.run.train, otherwise or Otherwise(), []
     course = Course(train, _trained(plan, other).images)
     with_steps = [phase for phase, steps in course.steps_to_come() if steps]
     for stretch in stretches(plan.run):
-        there = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
-        whole = forecast_of(there, None, other)
+        on_nodes = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
+        whole = forecast_of(on_nodes, None, other)
         both = zip(with_steps, whole.phases, strict=True)
-        steps_s = sum(one.steps * one.step_s for phase, one in both if stretch.begins < phase.until <= stretch.ends)
-        found.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
-    return found
+        steps_s = sum(part.steps * part.step_s for phase, part in both if stretch.begins < phase.until <= stretch.ends)
+        times.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
+    return times
 
 
 def _trained(plan: Plan, other: Otherwise) -> Workload:
@@ -108,8 +108,8 @@ def _trained(plan: Plan, other: Otherwise) -> Workload:
 
 def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
     """The steps of each phase that has steps, with images of its size; one entry if the run has no phases."""
-    found = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
-    return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in found)
+    phases = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
+    return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in phases)
 
 
 def _work(size: int | None, trained: Workload) -> float:
@@ -178,16 +178,15 @@ def _links_error(plan: Plan, other: Otherwise) -> float | None:
     """The error of links that `torusrun calibrate` measured, at the site or for a file; None: not measured."""
     if other.network:
         return 0.0 if other.network.endswith((".yaml", ".yml")) else None
-    return plan.site.links_error
+    return plan.site.measured.links_error
 
 
 def _reading(plan: Plan) -> InputTime | None:
     """The input as `torusrun calibrate` measured it for the run's data set."""
-    name = plan.run.train.data.name
-    decode_us = plan.site.decode_us.get(name)
-    if not decode_us:  # 0 is no measurement
+    times = plan.site.measured.data.get(plan.run.train.data.name)
+    if not times or not times.decode_us:
         return None
-    return InputTime(decode_us / 1e6, (decode_us + plan.site.read_us.get(name, 0.0)) / 1e6)
+    return InputTime(times.decode_us / 1e6, (times.decode_us + times.read_us) / 1e6)
 
 
 def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
@@ -225,16 +224,16 @@ def forecast_at_submit(plan: Plan) -> KeptForecast | None:
     if plan.run.program != "train":
         return None
     try:
-        found, parts = forecast_of(plan), forecasts_of_stretches(plan)
+        whole, parts = forecast_of(plan), forecasts_of_stretches(plan)
     except TorusrunError:  # no rate is known, or the topology is not: the submission does not need it
         return None
-    total_s = sum(part_s for _, part_s in parts) or found.total_s
+    total_s = sum(part_s for _, part_s in parts) or whole.total_s
     return KeptForecast(
         total_s,
-        found.validation_s,
-        found.steps,
-        found.images_per_s,
-        found.grid,
-        found.assumptions,
-        bounds_s=() if parts else found.intervals["total_s"],
+        whole.validation_s,
+        whole.steps,
+        whole.images_per_s,
+        whole.grid,
+        whole.assumptions,
+        bounds_s=() if parts else whole.intervals["total_s"],
     )

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.secret import secret
+from torusrun.orchestrator.keys.shared import secret
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.bad_nodes import memory
+from torusrun.orchestrator.run.bad_nodes.left_out import choose
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.fits import names_account
+from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.words import filled
 
@@ -78,3 +83,25 @@ def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = N
         submit_args=filled(site.submit_args, **numbers),
         **{"queue": site.queue, "secrets": tuple(secret(site.env)), **own},
     )
+
+
+def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
+    """The plan with the hosts that its request leaves out. The scheduler is queried only if there are bad hosts."""
+    return all_without_bad_nodes([planned])[0]
+
+
+def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
+    """As `without_bad_nodes`, for attempts at one site: it takes one query for each queue."""
+    if not planned or not (bad := memory.bad(planned[0].plan.run.site)):
+        return list(planned)
+    site = planned[0].plan.site
+    cannot = schedulers.get(site.scheduler).traits.cannot_exclude
+    hosts = cache(client.of(site).hosts)
+    plans = []
+    for attempt in planned:
+        run = attempt.plan.run
+        cluster = () if cannot else hosts(run.queue or site.queue)
+        nodes = run.nodes + run.keep_going.spares
+        chosen = choose(bad, nodes, excluded=attempt.exclude, cluster=cluster, cannot=cannot)
+        plans.append(replace(attempt, left_out=chosen))
+    return plans

@@ -35,32 +35,32 @@ def stretches(run: RunSpec) -> tuple[Stretch, ...]:
     phases = () if run.command else run.train.phases
     if not any(phase.nodes for phase in phases):
         return ()
-    found: list[Stretch] = []
+    parts: list[Stretch] = []
     nodes, begins = run.nodes, 0.0
     for number, phase in enumerate(phases, 1):
         nodes = phase.nodes or nodes
-        if found and found[-1].nodes == nodes:
-            found[-1] = replace(found[-1], last=number, ends=phase.until)
+        if parts and parts[-1].nodes == nodes:
+            parts[-1] = replace(parts[-1], last=number, ends=phase.until)
         else:
-            found.append(Stretch(number, number, nodes, begins, phase.until))
+            parts.append(Stretch(number, number, nodes, begins, phase.until))
         begins = phase.until
-    return tuple(found)
+    return tuple(parts)
 
 
 def stretch_at(run: RunSpec, epochs: float) -> Stretch | None:
     """The stretch that contains `epochs`, or the last one; None if the run has no stretches."""
-    found = stretches(run)
-    return next((stretch for stretch in found if epochs < stretch.ends), found[-1] if found else None)
+    parts = stretches(run)
+    return next((stretch for stretch in parts if epochs < stretch.ends), parts[-1] if parts else None)
 
 
 def for_first_attempt(run: RunSpec) -> RunSpec:
     """The run on the nodes of its first stretch. Every phase then names its nodes, independent of the run's nodes."""
-    found = stretches(run)
-    if not found:
+    parts = stretches(run)
+    if not parts:
         return run
-    of = {number: stretch.nodes for stretch in found for number in range(stretch.first, stretch.last + 1)}
+    of = {number: stretch.nodes for stretch in parts for number in range(stretch.first, stretch.last + 1)}
     phases = tuple(replace(phase, nodes=of[number]) for number, phase in enumerate(run.train.phases, 1))
-    return replace(run, nodes=found[0].nodes, train=replace(run.train, phases=phases))
+    return replace(run, nodes=parts[0].nodes, train=replace(run.train, phases=phases))
 
 
 def on_fixed_nodes(run: RunSpec, nodes: int) -> RunSpec:
@@ -69,6 +69,6 @@ def on_fixed_nodes(run: RunSpec, nodes: int) -> RunSpec:
     return replace(run, nodes=nodes, train=replace(run.train, phases=phases))
 
 
-def in_words(found: Sequence[Stretch]) -> str:
+def in_words(parts: Sequence[Stretch]) -> str:
     """'1 node until epoch 3, then 2 nodes until epoch 6'."""
-    return ", then ".join(f"{stretch.on_nodes} until epoch {stretch.ends:g}" for stretch in found)
+    return ", then ".join(f"{stretch.on_nodes} until epoch {stretch.ends:g}" for stretch in parts)

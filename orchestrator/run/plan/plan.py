@@ -12,13 +12,13 @@ from typing import Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.forecast.checkpoints import mean_time_to_failure_s
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load
 from torusrun.orchestrator.keys.nodes import KeyValue
-from torusrun.orchestrator.keys.notify import Notify
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
-from torusrun.orchestrator.keys.secret import Secret, plain, secret
+from torusrun.orchestrator.keys.shared import Notify, Secret, plain, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.place.placement.grid import Grid, asked
@@ -26,6 +26,7 @@ from torusrun.orchestrator.run.plan.fits import check
 from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.training.recipe.files import Change
+from torusrun.training.recipe.names import SCHEDULES
 
 SCHEMA = 1
 
@@ -91,7 +92,7 @@ class Plan:
     @property
     def jobs(self) -> int:
         """The number of jobs that work for the run one after the other, without its user."""
-        return self.run.keep_going.attempts or self.site.attempts
+        return self.run.keep_going.attempts
 
     @property
     def jobs_in_turn(self) -> bool:
@@ -116,6 +117,11 @@ class Plan:
         """The seconds before the time limit at which the ranks are asked to stop."""
         before_s = self.run.stop.before_s
         return self.site.stop_before_s if before_s is None else before_s
+
+    @property
+    def mean_time_to_failure_s(self) -> float:
+        """The mean time between failures of its job."""
+        return mean_time_to_failure_s(self.site.node.mean_time_to_failure_s, self.run.nodes, self.ranks)
 
     @property
     def has_preflight(self) -> bool:
@@ -193,7 +199,7 @@ def plan(
 ) -> Plan:
     """Compute the plan of the run file at `path`; `run_id` is an id chosen elsewhere, if any.
 
-    The values of a sweep are left out: runs/sweeps/ makes a plan with each of them. `later` says that it begins after
+    The values of a sweep are left out: sweeps/ makes a plan with each of them. `later` says that it begins after
     other runs or in a held allocation: missing files may exist then. Raises SpecError if keys of the run do not fit
     together.
     """
@@ -206,6 +212,18 @@ def plan(
         run_id, run, loaded.site, folder, loaded.site.interpreter, loaded.text, recipe_changes=changes,
         sources=loaded.files,
     )  # fmt: skip
+
+
+def notes(plan: Plan) -> list[str]:
+    """Effects of a plan that a user may not expect, but that are not errors, one line each."""
+    train = plan.run.train
+    keys, peak = train.schedule, train.optimizer.lr
+    by_phases = any(phase.lr for phase in train.phases)
+    if plan.run.command or by_phases or keys.name not in SCHEDULES.known or keys.warmup_epochs <= train.epochs:
+        return []
+    last = peak * train.epochs / keys.warmup_epochs
+    why = f"train.schedule.warmup_epochs is {keys.warmup_epochs:g}, and train.epochs is {train.epochs}"
+    return [f"the run ends in its warm-up, at lr {last:g}: {why}"]
 
 
 def new_id(name: str) -> str:

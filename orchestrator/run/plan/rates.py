@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, mean_time_to_failure_s, predicted_s
+from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, predicted_s
 from torusrun.orchestrator.forecast.device import (
     PASSES,
     Device,
@@ -18,6 +18,7 @@ from torusrun.orchestrator.forecast.device import (
 )
 from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.orchestrator.forecast.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload, workload_of
+from torusrun.orchestrator.keys.measured import ModelTimes
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.cost.all_reduce import Backend
 from torusrun.orchestrator.place.placement.arrange import Charge
@@ -48,7 +49,11 @@ class Otherwise:
 
 def measured_facts(site: Site) -> MeasuredFacts:
     """What measuring runs at the site have counted of models and data sets."""
-    return MeasuredFacts(site.tensors, site.samples)
+    models, data = site.measured.models, site.measured.data
+    return MeasuredFacts(
+        {name: model.tensors for name, model in models.items() if model.tensors},
+        {name: times.samples for name, times in data.items() if times.samples},
+    )
 
 
 def gpu_of(plan: Plan, other: Otherwise) -> str | None:
@@ -101,30 +106,30 @@ def _given(plan: Plan, trained: Workload, other: Otherwise, rate: float) -> Devi
     of_gpu = device_with(name, variant(train)) if name else None
     fixed_s = here.fixed_s if here else of_gpu.fixed_s if of_gpu else 0.0
     at = other.at or (reference_batch(name) if name else batch)
-    made = replace(measured(GIVEN, at, at / rate, fixed_s), passes=train.accumulate)
-    if not made.fixed_s:  # nothing is known of it
-        return replace(made, batches=(at, at))
+    device = replace(measured(GIVEN, at, at / rate, fixed_s), passes=train.accumulate)
+    if not device.fixed_s:  # nothing is known of it
+        return replace(device, batches=(at, at))
     if at == batch:
-        return made
-    share, given = made.fixed_s / made.step_s(batch), batch / rate / made.step_s(batch)
+        return device
+    share, given = device.fixed_s / device.step_s(batch), batch / rate / device.step_s(batch)
     shortest = 1 - share if other.at else min(1 - share, given)  # it may have been measured at this very batch
-    why = FIXED.format(1e3 * made.fixed_s, at, batch) if other.at else AT_WHICH
-    return replace(made, factors=(Factor(why, Interval(shortest, 1 + share)),))
+    why = FIXED.format(1e3 * device.fixed_s, at, batch) if other.at else AT_WHICH
+    return replace(device, factors=(Factor(why, Interval(shortest, 1 + share)),))
 
 
 def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
     """The device by a measurement of this model at the site; if it had another precision and the like, with doubts."""
-    site, wanted = plan.site, variant(train)
-    if site.image_us.get(program(train)):
-        return _measured_as(site, program(train), wanted.passes)
-    known = {of: key for key in site.image_us if site.image_us[key] and (of := read_program(key, train.model))}
+    models, wanted = plan.site.measured.models, variant(train)
+    if (own := models.get(program(train))) and own.image_us:
+        return _measured_as(own, wanted.passes)
+    known = {of: times for key, times in models.items() if times.image_us and (of := read_program(key, train.model))}
     if not known:
         return None
-    has_gpus = site.node.gpus > 0
+    has_gpus = plan.site.node.gpus > 0
     if wanted.precision == "tf32" and not has_gpus:  # on processors it is fp32
         wanted = replace(wanted, precision="fp32")
     nearest = max(known, key=lambda of: (of.precision == wanted.precision, of.compiled == wanted.compiled, str(of)))
-    here = _measured_as(site, known[nearest], nearest.passes)
+    here = _measured_as(known[nearest], nearest.passes)
     units = ("tf32", "bf16", "fp16") if has_gpus else ()
     times = images_per_s(nearest, units) / images_per_s(wanted, units) if has_gpus else 1.0
     doubts = factors(nearest, wanted, units, "gpu" if has_gpus else "processor")
@@ -135,17 +140,16 @@ def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
     return made.slower(times, doubts, f"as measured here in {nearest}, in {wanted}")
 
 
-def _measured_as(site: Site, key: str, passes: int) -> Device:
-    """The device of a measurement that the site keeps under this name."""
-    batch = site.step_batch.get(key)
+def _measured_as(times: ModelTimes, passes: int) -> Device:
+    """The device with these times."""
     return Device(
         "as measured here",
-        site.step_us.get(key, 0.0) / 1e6,
-        site.image_us[key] / 1e6,
-        ranks=site.step_ranks.get(key, 1),
-        spread=site.step_spread.get(key),
+        times.step_us / 1e6,
+        times.image_us / 1e6,
+        ranks=times.ranks,
+        spread=times.spread,
         measured=True,
-        batches=(batch, 2.0 * batch) if batch else None,
+        batches=(times.batch, 2.0 * times.batch) if times.batch else None,
         passes=passes,
     )
 
@@ -178,19 +182,15 @@ def backend_of(plan: Plan) -> Backend:
     return "nccl" if plan.site.node.gpus else "gloo"
 
 
-def failure_s(plan: Plan) -> float:
-    """The mean time between failures of a plan's job."""
-    return mean_time_to_failure_s(plan.site.node.mean_time_to_failure_s, plan.run.nodes, plan.ranks)
-
-
 def saving(plan: Plan, trained: Workload) -> Saving:
     """The cost of a save of the network `trained`."""
-    measured_us = plan.site.save_us.get(trained.name)
+    times = plan.site.measured.models.get(trained.name)
+    measured_us = times.save_us if times else 0.0
     parameters = sum(layer.parameters for layer in trained.layers)
     save_s = measured_us / 1e6 if measured_us else predicted_s(parameters)
     every_steps, copies = plan.run.train.checkpoint_every_steps, plan.run.train.checkpoints.memory
     kept = in_memory(parameters) if copies else None
-    return Saving(save_s, measured_us is not None, every_steps, failure_s(plan), kept)
+    return Saving(save_s, measured_us > 0, every_steps, plan.mean_time_to_failure_s, kept)
 
 
 def saving_of(plan: Plan) -> Saving | None:

@@ -12,7 +12,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.keys.kinds import LONGEST_VALUE
 from torusrun.orchestrator.keys.paths import expanded, home
-from torusrun.orchestrator.keys.secret import Secret
+from torusrun.orchestrator.keys.shared import Secret
 from torusrun.orchestrator.run.plan.plan import Plan
 
 WEBHOOK = "TORUSRUN_WEBHOOK"  # no name in `env` can begin so

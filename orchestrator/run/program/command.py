@@ -10,13 +10,14 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import absolute_only
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import without_sent
-from torusrun.orchestrator.keys.program import ExitCodes
+from torusrun.orchestrator.base.terminal.remarks import busy
+from torusrun.orchestrator.keys.run import ExitCodes
 from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
+from torusrun.training.checkpoint.manifest import newest_complete
 
 
 def make_ready(plan: Plan, run: RunFolder, attempt: Attempt) -> None:
@@ -44,7 +45,6 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
     directory = working_directory(plan, run, attempt)
     kept = checkpoints(plan, run)
     interface = plan.site.node.interface
-    sources = plan.run.metrics
     return Program(
         plan.run.command,
         environment={
@@ -57,15 +57,12 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
             "TORUSRUN_METRICS": str(attempt.metrics),
             "TORUSRUN_HEARTBEAT": str(attempt.heartbeat),
             "TORUSRUN_STOP_SIGNAL": plan.run.stop.signal,
-            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{failure_s(plan):.0f}",
+            "TORUSRUN_MEAN_TIME_TO_FAILURE_S": f"{plan.mean_time_to_failure_s:.0f}",
         },
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],
         exit_codes=_meanings(plan.run.exit_codes),
-        metrics=MetricsSource(
-            str(attempt.metrics),
-            sources.pattern or "",
-        ),
+        metrics=MetricsSource(str(attempt.metrics), plan.run.metrics.pattern or ""),
     )
 
 
@@ -90,6 +87,15 @@ def checkpoints(plan: Plan, run: RunFolder) -> Path:
     """The folder that keeps the command's checkpoints over all attempts."""
     folder = plan.run.checkpoints.folder
     return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
+
+
+def continues_from(plan: Plan, run: RunFolder) -> tuple[Path | None, float]:
+    """The newest checkpoint, from which the next attempt continues; its epoch if it is of our training (else 0.0)."""
+    if plan.run.command:
+        return newest(checkpoints(plan, run)), 0.0
+    with busy(f"reading the newest checkpoint of {run.run_id}, whose checksums are compared"):
+        found = newest_complete(run.checkpoints)
+    return (found.path, found.epoch) if found else (None, 0.0)
 
 
 def _meanings(codes: ExitCodes) -> dict[str, Meaning]:

@@ -115,15 +115,15 @@ class LossName:
     def __init__(self) -> None:
         self._chosen: tuple[int, str] | None = None
 
-    def add_to(self, found: Row) -> Row:
+    def add_to(self, numbers: Row) -> Row:
         """Add the chosen number to a row under the name `loss`, if the row has it under another name."""
-        ranked = [(rank, name) for name in found if (rank := _rank(name)) is not None]
+        ranked = [(rank, name) for name in numbers if (rank := _rank(name)) is not None]
         self._chosen = min(
             [*([self._chosen] if self._chosen else []), *ranked], key=lambda choice: choice[0], default=None
         )
-        if self._chosen and self._chosen[1] in found:
-            found.setdefault("loss", found[self._chosen[1]])
-        return found
+        if self._chosen and self._chosen[1] in numbers:
+            numbers.setdefault("loss", numbers[self._chosen[1]])
+        return numbers
 
 
 def _rank(name: str) -> int | None:
@@ -234,12 +234,12 @@ def _number(text: str | None) -> int | float | None:
     None if there is none, or if it can be read as two numbers.
     """
     text = (text or "").strip()
-    found = GROUPED.match(text)
-    if found is None or text[found.end() :][:1].isdigit():
-        found = NUMBER.match(text)
-    if not found or UNSURE.match(text, found.end()):
+    match = GROUPED.match(text)
+    if match is None or text[match.end() :][:1].isdigit():
+        match = NUMBER.match(text)
+    if not match or UNSURE.match(text, match.end()):
         return None
-    digits = re.sub("[,_']", "", found[0])
+    digits = re.sub("[,_']", "", match[0])
     number = int(digits) if digits.lstrip("+-").isdigit() and len(digits) < 20 else float(digits)
-    suffix = re.match(r"[kKM](?![A-Za-z0-9])", text[found.end() :])
+    suffix = re.match(r"[kKM](?![A-Za-z0-9])", text[match.end() :])
     return round(number * FACTORS[suffix[0]], 6) if suffix else number

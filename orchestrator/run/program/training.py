@@ -14,7 +14,6 @@ from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.rates import failure_s
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.checkpoint import node_memory
 from torusrun.training.config import SCHEMA as CONFIG_SCHEMA
@@ -64,7 +63,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "token": secrets.token_hex(TOKEN_BYTES),
         "done": str(attempt.done),
         "stretch": list(plan.stretch) if plan.stretch else None,
-        "mean_time_to_failure_s": failure_s(plan),
+        "mean_time_to_failure_s": plan.mean_time_to_failure_s,
         "checkpoints": str(run.checkpoints),
         "memory": str(node_memory.of_run(plan.run_id, run.checkpoints)),
         "memory_until_s": _job_until_s(plan) + plan.site.kill_after_s + ENDING_S,

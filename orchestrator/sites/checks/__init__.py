@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.sites.checks import images, machine, scheduler
 from torusrun.orchestrator.sites.checks.check import Check

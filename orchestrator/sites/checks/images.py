@@ -17,8 +17,8 @@ from torusrun.orchestrator.base.errors import SiteError, UserError, explained
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.checks import facts, probe
 from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.software import Software
 from torusrun.orchestrator.run.image.login import Login, login
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
 from torusrun.training.counted import counted
@@ -109,7 +109,7 @@ def software_checks(site: Site, software: Software) -> Iterator[Check]:
     """The checks of the software of a site and of a run together."""
     here = login(site, software)
     if here.modules_failed:
-        yield failed("environment", here.modules_failed, f"{MEND}, or 'modules' of the site")
+        yield failed("environment", here.modules_failed, f"{MEND}, or that of the site")
         return
     python = which("python", "python3", environment=here.environment)
     if python is None:

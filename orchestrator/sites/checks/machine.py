@@ -78,11 +78,12 @@ def _room(folder: Path) -> Check:
 def program_checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
     """The checks of Python, modules and launcher. With `job`, a job checks whether the nodes have Python."""
     yield from _python(site, job)
-    if site.modules or site.purge_modules:
+    if site.software.modules or site.software.purge:
         if login.modules_failed:
-            yield failed("modules", login.modules_failed, "`module avail` lists them: correct modules of the site")
+            mend = "`module avail` lists them: correct environment.modules of the site"
+            yield failed("modules", login.modules_failed, mend)
         else:
-            yield ok("modules", f"{', '.join(site.modules) or 'none'} load")
+            yield ok("modules", f"{', '.join(site.software.modules) or 'none'} load")
     yield _launcher(site, login)
 
 

@@ -481,17 +481,12 @@ def test_mutated_dockerfiles_end_in_a_definition_or_in_an_error_of_the_user(fold
 
 def test_a_run_names_a_dockerfile(folder: Path) -> None:
     (folder / "site.yaml").write_text(SITE)
-    for written, means in (("{dockerfile: Dockerfile}", "./Dockerfile"), ("./Dockerfile", "./Dockerfile")):
-        run = f"name: x\nsite: ./site.yaml\nnodes: 1\ncommand: ['true']\nimage: {written}\n"
-        (folder / "run.yaml").write_text(run)
-        assert load(folder / "run.yaml").run.image == means
+    (folder / "run.yaml").write_text("name: x\nsite: ./site.yaml\nnodes: 1\ncommand: ['true']\nimage: ./Dockerfile\n")
+    assert load(folder / "run.yaml").run.image == "./Dockerfile"
     assert parse(str(folder / "Dockerfile")).kind == "image file"
     (folder / "train.docker").write_text(TINY)
     for name in ("Dockerfile", "train.docker"):
         assert image_file.load(image_file.find(f"./{name}", folder)).dockerfile == name
-    (folder / "run.yaml").write_text(run.replace("./Dockerfile", "{dockerfile: a, target: b}"))
-    with pytest.raises(UserError, match=r"or \{dockerfile: PATH\} with no other key"):
-        load(folder / "run.yaml")
 
 
 def test_convert_writes_the_definition_with_its_files(

@@ -9,7 +9,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.shipped import shipped
 from torusrun.orchestrator.images.definitions.image_file import ImageFile, find, load
 from torusrun.orchestrator.keys.problems import SpecError
-from torusrun.orchestrator.keys.schema import schema
+from torusrun.orchestrator.keys.write import schema
 
 GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
 

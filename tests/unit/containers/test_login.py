@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import ContainerSettings, Site
 from torusrun.orchestrator.run.image.login import login
 
@@ -26,8 +27,7 @@ def site(*modules: str, runtime: str | None = None, env: dict[str, str] | None =
     return Site(
         "slurm",
         "srun",
-        modules=modules,
-        purge_modules=purge,
+        software=Software(purge, modules=modules),
         env=env or {},
         container=ContainerSettings(runtime=runtime),
     )

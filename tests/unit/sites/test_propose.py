@@ -108,9 +108,9 @@ def test_a_login_node_without_mpi_and_runtime_loads_their_modules(home: object) 
     listed = ("gcc/12", "openmpi/4.0.5", "openmpi/4.1.6", "singularitypro/3.9")
     machine = Machine((), (), None, None, True, False, listed)
     made, _ = site(gridengine(), choices(), machine)
-    assert made.modules == ("openmpi/4.1.6", "singularitypro/3.9")
+    assert made.software.modules == ("openmpi/4.1.6", "singularitypro/3.9")
     assert made.container.build == "userns"
-    assert site(slurm(), choices(), machine)[0].modules == ("singularitypro/3.9",), "srun needs no MPI"
+    assert site(slurm(), choices(), machine)[0].software.modules == ("singularitypro/3.9",), "srun needs no MPI"
 
 
 def test_what_several_answers_fit_names_its_option(home: object) -> None:
@@ -167,13 +167,13 @@ def test_a_known_cluster_fills_in_what_cannot_be_asked(home: object) -> None:
 def test_the_report_of_a_known_cluster_comes_before_its_data(home: object) -> None:
     made, _ = site(pbs(), choices(account="gaa50000"), FULL, clusters()["abci-h"])
     assert (made.queue, made.node.gpus, made.node.ranks) == ("rt_HF", 4, 4), "the recorded nodes have four GPUs"
-    assert made.modules == ("hpcx/2.20",) and made.ask == ("-l select={nodes}:mpiprocs={ranks_per_node}",)
+    assert made.software.modules == ("hpcx/2.20",) and made.ask == ("-l select={nodes}:mpiprocs={ranks_per_node}",)
 
 
 def test_the_modules_that_are_known_come_before_a_guess(home: object) -> None:
     machine = Machine((), (), None, None, True, False, ("openmpi/4.1.6", "singularitypro/4.1"))
     made, _ = site(pbs(), choices(account="gaa50000"), machine, clusters()["abci-h"])
-    assert made.modules == ("hpcx/2.20",)
+    assert made.software.modules == ("hpcx/2.20",)
 
 
 def test_a_known_cluster_without_an_account_says_where_to_find_it(home: object) -> None:
