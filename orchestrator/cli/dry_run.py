@@ -17,7 +17,7 @@ from torusrun.orchestrator.base.templates import word
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
-from torusrun.orchestrator.job.start.prepare import launch_order, program_of
+from torusrun.orchestrator.job.start.prepare import launch_order
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts.submit import proposed
@@ -29,6 +29,7 @@ from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan import notes as plan_notes
+from torusrun.orchestrator.run.plan.roles import with_services
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
@@ -86,16 +87,18 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         plan = with_expected_grid(plan)
     if image:
         from torusrun.orchestrator.cli import dry_run_in_image as in_image
-    placement = place(plan.grid, _hosts(plan), plan.ranks_per_node)
+    hosts = _hosts(plan)
+    placement = place(plan.grid, hosts[: plan.run.nodes], plan.ranks_per_node)
+    placement = with_services(plan.run, plan.site, placement, hosts)
     starter, notes = _launcher(plan)
     if plan.chosen:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
         notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
     runtime = in_image.runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
-    program = program_of(plan, run, attempt, image)
-    order = launch_order(plan, program, starter, image, runtime)
+    order = launch_order(plan, run, attempt, starter, image, runtime)
     rank = Rank(0, attempt, order, placement)
+    program = rank.role.program
     environment = rank.variables(MEETING if program.rendezvous else None, {})
     hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
@@ -114,7 +117,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         program=program,
         order=order,
         environment={**environment, **hidden},
-        container=in_image.command(order, environment, attempt, hidden) if order.container else None,
+        container=in_image.command(order, environment, attempt, hidden) if rank.role.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
         notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
@@ -139,7 +142,7 @@ def _hosts(plan: Plan) -> list[str]:
     """The hosts of the job: this one, or placeholders for hosts that are not known yet."""
     if schedulers.get(plan.site.scheduler).traits.one_machine:
         return [socket.gethostname()]
-    return [f"<host {number}>" for number in range(1, plan.run.nodes + 1)]
+    return [f"<host {number}>" for number in range(1, plan.all_nodes + 1)]
 
 
 def _jobs_environment() -> Mapping[str, str]:

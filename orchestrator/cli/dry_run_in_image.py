@@ -31,7 +31,7 @@ def command(
     order: LaunchOrder, environment: Mapping[str, str], attempt: Attempt, hidden: Mapping[str, str]
 ) -> list[str]:
     """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
-    image, argv = order.container, order.program.argv
+    image, argv = order.roles[0].container, order.roles[0].program.argv
     assert image
     if image.stage:
         image = replace(image, image=str(stage.below(image.stage, image.sha256)))

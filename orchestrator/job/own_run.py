@@ -172,7 +172,7 @@ class OwnRun(Turns):
     @property
     def _fewest(self) -> int:
         """The fewest hosts on which an attempt can begin."""
-        return self.plan.run.keep_going.min_nodes or self.plan.run.nodes
+        return (self.plan.run.keep_going.min_nodes or self.plan.run.nodes) + self.plan.service_nodes
 
     def _hosts(self) -> list[str]:
         """The hosts of this job that are not lost."""

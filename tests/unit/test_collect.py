@@ -226,14 +226,11 @@ def test_only_what_the_patterns_choose_is_copied(
 @pytest.mark.parametrize(
     ("only", "why"),
     [
-        ("../other", "is not below the run's folder"),
-        (".secrets.env", "secrets and locks"),
-        ("code/.env", "secrets and locks"),
-        ("a,,b", "names no file"),
-        ("", "its value is empty"),
+        ("../other", "is not below the run's folder"), (".secrets.env", "secrets and locks"),
+        ("code/.env", "secrets and locks"), ("a,,b", "names no file"), ("", "its value is empty"),
         ("no-such-*,none", "has no file no-such-\\* or none"),
     ],
-)
+)  # fmt: skip
 def test_patterns_that_choose_nothing_are_refused(
     run: RunFolder, only: str, why: str, tmp_path: Path, capsys: Capsys
 ) -> None:

@@ -140,8 +140,9 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     assert shown.container and shown.container[:3] == [command, "--quiet", "exec"]
     assert "/tmp:/data:ro" in shown.container
     assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
-    assert shown.order.container
-    unstaged = replace(shown.order.container, stage=None)
+    (role,) = shown.order.roles
+    assert role.container
+    unstaged = replace(role.container, stage=None)
     shown.attempt.ranks.mkdir(parents=True)
     words, given = list(shown.program.argv), shown.environment
     argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0, contextlib.ExitStack())

@@ -74,14 +74,14 @@ def test_a_shell_has_the_variables_of_its_rank(run: RunFolder, monkeypatch: pyte
     launch = json.loads(run.attempt(1).launch.read_text())
     argv, environment, folder = beside(run.attempt(1), 2, ["w"])
     assert argv == ["w"] and folder == str(run.attempt(1).folder)
-    assert {**environment, **launch["program"]["environment"]} == environment, "what the program is given"
+    assert {**environment, **launch["roles"][0]["program"]["environment"]} == environment, "what the program is given"
     assert (environment["RANK"], environment["LOCAL_RANK"], environment["WORLD_SIZE"]) == ("2", "2", "4")
     assert environment["PATH"] == os.environ["PATH"] and environment["TERM"] == "of-the-user"
 
 
 def test_a_shell_finds_no_program_in_its_working_directory(run: RunFolder) -> None:
     launch = json.loads(run.attempt(1).launch.read_text())
-    launch["program"]["environment"] |= {"PATH": ":bin:/usr/bin", "PYTHONPATH": "lib:/opt/lib"}
+    launch["roles"][0]["program"]["environment"] |= {"PATH": ":bin:/usr/bin", "PYTHONPATH": "lib:/opt/lib"}
     write_json(run.attempt(1).launch, launch)
     _, environment, _ = beside(run.attempt(1), 2, ["w"])
     assert (environment["PATH"], environment["PYTHONPATH"]) == ("/usr/bin", "/opt/lib")
@@ -90,7 +90,9 @@ def test_a_shell_finds_no_program_in_its_working_directory(run: RunFolder) -> No
 def test_a_shell_sees_what_its_rank_wrote_into_the_image_and_cannot_change_it(run: RunFolder, home: Path) -> None:
     attempt, runtime = run.attempt(1), Runtime("apptainer", "apptainer", (1, 4, 5))
     image = RankImage(runtime, "/c/x.sif", writable=str(home / "disk"), sha256="0" * 64)
-    write_json(attempt.launch, replace(ordered(attempt)[0], container=image).as_json())
+    order, _ = ordered(attempt)
+    roles = (replace(order.roles[0], container=image),)
+    write_json(attempt.launch, replace(order, roles=roles).as_json())
     argv, _, _ = beside(attempt, 2, ["w"])
     written = home / "disk" / f"torusrun-{os.geteuid()}" / run.run_id / "0002"
     assert argv[argv.index("--overlay") + 1] == f"{written}:ro" and argv[-2:] == ["/c/x.sif", "w"]

@@ -17,7 +17,7 @@ from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
 from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
-from torusrun.orchestrator.run.plan import fits_command, missing
+from torusrun.orchestrator.run.plan import fits_command, fits_roles, missing
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
@@ -108,6 +108,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
     yield from _keep_going(run, site)
     yield from _secrets(run.env, run.notify)
+    yield from (Misfit(key, message) for key, message in fits_roles.misfits(run, site))
 
 
 def _secrets(env: Env, notify: Notify) -> Iterator[Misfit]:
