@@ -104,8 +104,9 @@ class KnownCluster:
         """The values of its site, each with the remark that stands behind it there."""
         behind = remarks(self._text)
         for key, value in self.values.items():
-            remark = f": {behind[key]}" if key in behind else ""
-            yield Setting(key, value, f"the site {self.name} that ships{remark}", Certainty.KNOWN)
+            remark = behind.get(key) or behind.get(key.partition(".")[0])  # a section may stand in one line
+            words = f"the site {self.name} that ships{f': {remark}' if remark else ''}"
+            yield Setting(key, value, words, Certainty.KNOWN)
 
     def recognition(
         self, scheduler: str, hosts: Iterable[str], names: frozenset[str], gpus: frozenset[int]
