@@ -1,6 +1,5 @@
 """What a dry run shows: the same as what submit then does, on every scheduler, with nothing written."""
 
-import contextlib
 import json
 import os
 from dataclasses import replace
@@ -145,7 +144,7 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     unstaged = replace(role.container, stage=None)
     shown.attempt.ranks.mkdir(parents=True)
     words, given = list(shown.program.argv), shown.environment
-    argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0, contextlib.ExitStack())
+    argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0)
     place = shown.container.index(next(word for word in shown.container if word.endswith(".sif")))
     assert argv[:place] + argv[place + 1 :] == shown.container[:place] + shown.container[place + 1 :]
     assert shown.container[place].startswith("$NODE/torusrun-") if stage else argv == shown.container
