@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
         other = _otherwise(args)
         attempts = forecasts_of_stretches(planned, other)
-        found = run(forecast_of(planned, hosts, other), attempts)
-    print(found.text(as_json=args.json))
+        predicted = run(forecast_of(planned, hosts, other), attempts)
+    print(predicted.text(as_json=args.json))
     return DONE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ LINE_EVERY_S = 10.0
 LINES_PER_S = 1.0  # of all runs together, besides lines about changes
 
 
-def show(runs: Sequence[RunFolder], seen: Callable[[View], None] = lambda view: None) -> list[View]:
-    """Follow the runs to their ends, with lines on stderr now and then, and call `seen`; returns their last views."""
+def show(runs: Sequence[RunFolder]) -> list[View]:
+    """Follow the runs to their ends, with lines on stderr now and then; returns their last views."""
     printed: dict[str, State] = {}
     due_s = 0.0
     for views in follow_all(runs):
@@ -39,7 +39,6 @@ def show(runs: Sequence[RunFolder], seen: Callable[[View], None] = lambda view: 
         if due:
             due_s = time.monotonic() + max(LINE_EVERY_S, len(at_work) / LINES_PER_S)
         for run, view in zip(runs, views, strict=True):
-            seen(view)
             if printed.get(view.folder) is not view.state or (due and not view.state.over):
                 printed[view.folder] = view.state
                 progress(words(view, said_by(run, view)))

@@ -20,7 +20,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 
 JOB_WAITS_S = 15.0  # for the notices of its last attempt: a scheduler ends what a job leaves behind
 MOST = 5  # runs for which one command sends
-PROGRAM = "torusrun.orchestrator.upkeep.notices.sending"
+PROGRAM = "torusrun.orchestrator.upkeep.send_notices"
 WELL = (State.COMPLETED, State.CANCELLED)
 _begun: set[str] = set()  # runs of this process
 _senders: list[subprocess.Popen[bytes]] = []  # of this process, the newest last

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from torusrun.orchestrator.images.checks.answers import (
-    PMIX_MEETS,
     SLURM_PMI,
-    Library,
     MpiLibrary,
     family_of,
     oldest_driver,
@@ -143,8 +141,6 @@ def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]
         yield from _slurm(wanted, host, used, evidence, severity)
     elif wanted.pmi is Pmi.MPI:
         yield from _launcher(host, used, evidence, severity)
-    if used.family == "openmpi" and wanted.pmi is not Pmi.NOBODY and used is image.mpi:  # a bound one is the launcher's
-        yield from _pmix(host, used, evidence, severity)
 
 
 def _severity(wanted: Wanted) -> Severity:
@@ -222,21 +218,6 @@ def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severi
         yield fits("mpi-major", f"host and image have Open MPI {version(used.version)[0]}", both)
 
 
-def _pmix(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severity) -> Iterator[Finding]:
-    client, served = used.pmix, " or ".join(map(str, sorted(host.pmix_served)))
-    both = f"{evidence}; {host.evidence('slurm_pmi' if host.slurm_pmi is not None else 'pmix')}"
-    if host.slurm_pmi is not None and not any("pmix" in name for name in host.slurm_pmi):
-        return  # already reported
-    if not client or not served:
-        who = "the image's MPI speaks" if not client else "ranks are started with"
-        yield unknown("pmix", f"which PMIx {who}", both)
-    elif not host.pmix_served & PMIX_MEETS.get(client, frozenset({client})):
-        what = f"the image speaks PMIx {client}, and ranks are started with PMIx {served}"
-        yield Finding("pmix", what, severity, both)
-    else:
-        yield fits("pmix", f"PMIx {client} of the image meets {served}", both)
-
-
 def by_its_libraries(wanted: Wanted, image: ImageFacts) -> Wanted:
     """The same run; it certainly calls MPI if its program is linked with one."""
     linked = image.program and (image.program.mpi or any(map(family_of, image.program.missing)))
@@ -245,34 +226,15 @@ def by_its_libraries(wanted: Wanted, image: ImageFacts) -> Wanted:
 
 def host_mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """Whether the MPI that a site binds loads: its libraries are in the image, and glibc is new enough for them."""
+    kind, evidence = "host-mpi-libraries", f"{image.evidence('bound')}; glibc {image.glibc or 'unknown'} in the image"
     for library in image.bound_mpi:
-        yield from _libraries(library, image, _severity(wanted))
-        yield _glibc(library, host, image, _severity(wanted))
+        needs = [*library.missing, *([f"glibc {max(library.glibc, key=version)}"] if library.glibc else [])]
+        if needs:
+            what = f"{library.path}, which the site binds, needs {', '.join(needs)}, not found in the image"
+            yield Finding(kind, what, _severity(wanted), evidence)
+        elif library.error:
+            yield unknown(kind, f"whether {library.path} loads in the image", evidence)
+        else:
+            yield fits(kind, f"{library.path} finds all that it needs in the image", evidence)
     if wanted.host_mpi and not image.starts:
-        yield unknown("host-mpi-libraries", "whether the host's MPI loads in the image", image.evidence("start"))
-
-
-def _libraries(library: Library, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
-    kind, evidence = "host-mpi-libraries", image.evidence("bound")
-    if library.missing:
-        what = f"{library.path}, which the site binds, needs {', '.join(library.missing)}, not found in the image"
-        yield Finding(kind, what, severity, evidence)
-    elif library.error:
-        yield unknown(kind, f"whether {library.path} loads in the image", evidence)
-    else:
-        yield fits(kind, f"{library.path} finds all its libraries in the image", evidence)
-
-
-def _glibc(library: Library, host: HostFacts, image: ImageFacts, severity: Severity) -> Finding:
-    glibcs = f"glibc {image.glibc or 'unknown'} in the image, {host.glibc or 'unknown'} on this machine"
-    evidence = f"{image.evidence('bound')}; {glibcs}"
-    if library.glibc:
-        newest = max(library.glibc, key=version)
-        what = f"{library.path} needs glibc {newest}, and the image has {image.glibc or 'an older one'}"
-        return Finding("glibc-old", what, severity, evidence)
-    if not library.error:
-        return fits("glibc-old", f"glibc {image.glibc or ''} of the image is new enough for the host's MPI", evidence)
-    if image.glibc and host.glibc and version(image.glibc) < version(host.glibc):
-        what = f"glibc {image.glibc} of the image is older than the host's {host.glibc}"
-        return Finding("glibc-old", what, "warning", evidence)
-    return unknown("glibc-old", "whether glibc of the image is new enough for the host's MPI", evidence)
+        yield unknown(kind, "whether the host's MPI loads in the image", image.evidence("start"))

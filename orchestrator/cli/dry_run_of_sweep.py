@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torusrun.orchestrator.cli.dryrun.text import command_line
+from torusrun.orchestrator.cli.dry_run import command_line
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.schedulers import client

@@ -1,17 +1,19 @@
-"""A dry run: the job that `submit` would submit, and the programs of the job and its ranks."""
+"""A dry run: the job that `submit` would submit, and the programs of the job and its ranks; as text and as JSON."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import jobs_environment, which
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.templates import word
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.job.start import launch
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
@@ -32,10 +34,12 @@ from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.launchers import Launcher
+from torusrun.training.counted import counted
 
 if TYPE_CHECKING:  # it leads to all that finds the state of a run
     from torusrun.orchestrator.run.state.awaited import Awaited
 
+SCHEMA = 1
 OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
 MEETING = ("<address of host 1>", "<free port>")
 
@@ -82,7 +86,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
 
         plan = with_expected_grid(plan)
     if image:
-        from torusrun.orchestrator.cli.dryrun import contained
+        from torusrun.orchestrator.cli import dry_run_in_image as in_image
     hosts = _hosts(plan)
     placement = place(plan.grid, hosts[: plan.run.nodes], plan.ranks_per_node)
     placement = with_services(plan.run, plan.site, placement, hosts)
@@ -91,8 +95,8 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
         notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
-    found = contained.runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
-    order = launch_order(plan, run, attempt, starter, image, found)
+    runtime = in_image.runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
+    order = launch_order(plan, run, attempt, starter, image, runtime)
     rank = Rank(0, attempt, order, placement)
     program = rank.role.program
     environment = rank.variables(MEETING if program.rendezvous else None, {})
@@ -113,7 +117,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         program=program,
         order=order,
         environment={**environment, **hidden},
-        container=contained.command(order, environment, attempt, hidden) if rank.role.container else None,
+        container=in_image.command(order, environment, attempt, hidden) if rank.role.container else None,
         code=code,
         files=run_folder.files(_kinds(plan)),
         notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
@@ -123,15 +127,15 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
 def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
     """The site's launcher and notes; without a launcher on this machine, Open MPI 4's mpirun is assumed."""
     try:
-        found = launch.launcher(plan, os.environ)
+        launcher = launch.launcher(plan, os.environ)
     except SiteError as error:
         note = f"{error}: the launcher's line is for Open MPI 4; the job checks the version on its nodes"
         return launchers.named(plan.site.launcher, OPEN_MPI), [note]
     if plan.site.launcher in launchers.ASKED and plan.site.software.modules:
-        return found, [
+        return launcher, [
             f"the job checks the version of {plan.site.launcher} again, after it has loaded the site's modules"
         ]
-    return found, []
+    return launcher, []
 
 
 def _hosts(plan: Plan) -> list[str]:
@@ -157,3 +161,106 @@ def _kinds(plan: Plan) -> set[str]:
         "secrets": plan.secrets or plan.notify.webhook,
     }
     return kinds | {kind for kind, wanted in asked.items() if wanted}
+
+
+def text(shown: DryRun, answer: str | None = None) -> str:
+    """The sections; `answer` is the scheduler's answer about the job, if it was queried."""
+    sections = {
+        "Submit command": [f"in {shown.attempt.folder}:", command_line(shown.submit)],
+        "Answer of the scheduler": (answer or "").splitlines(),
+        "Launcher": _launcher_lines(shown),
+        "Program of every rank": _program(shown),
+        "Command that starts it in the container, on rank 0": [command_line(shown.container or [])],
+        f"Environment of rank 0's program, {_further(shown)}": _variables(shown.environment),
+        f"Code, copied from {shown.code.source if shown.code else ''}": _code(shown),
+        f"Files in the run folder, {shown.plan.folder}": _table(shown.files),
+        "Notes": shown.notes,
+    }
+    title = f"attempt {shown.attempt.number} of run {shown.plan.run_id}"
+    parts = [f"Dry run of {title}: nothing is written or submitted, and the run's id will be another."]
+    parts += ["\n  ".join([heading, *lines]) for heading, lines in sections.items() if any(lines)]
+    return "\n\n".join([*parts, f"Job script, {shown.script_path}\n\n{shown.script}"])
+
+
+def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "run": shown.plan.run_id,
+        "folder": str(shown.plan.folder),
+        "submit": shown.submit,
+        "answer": answer,
+        "hosts": shown.placement.hosts,
+        "launcher": {
+            "argv": shown.launcher,
+            "directory": str(shown.attempt.folder),
+            "environment": shown.launcher_environment,
+        },
+        "program": asdict(shown.program),
+        "container": shown.container,
+        "environment": shown.environment,
+        "code": _code_record(shown),
+        "files": shown.files,
+        "notes": shown.notes,
+        "script": shown.script,
+    }
+
+
+def _launcher_lines(shown: DryRun) -> list[str]:
+    hosts, ranks = shown.placement.hosts, shown.plan.ranks_per_node
+    where = f"on {len(hosts)} hosts, {hosts[0]} to {hosts[-1]}" if len(hosts) > 1 else f"on {hosts[0]}"
+    return [
+        f"started by the job in {shown.attempt.folder}; {counted(shown.plan.ranks, 'rank')} {where}, {ranks} on each.",
+        "The end of this command starts the wrapper of every rank, which checks its place and then starts the program.",
+        command_line(shown.launcher),
+        *(["with these variables:"] if shown.launcher_environment else []),
+        *_variables(shown.launcher_environment),
+    ]
+
+
+def _program(shown: DryRun) -> list[str]:
+    program = shown.program
+    stop = signal.Signals(program.stop_signal).name
+    return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", command_line(program.argv)]
+
+
+def _further(shown: DryRun) -> str:
+    if shown.container:
+        return "with only those variables of the job that name ranks, GPUs and communication"
+    return "in addition to that of the job"
+
+
+def _code(shown: DryRun) -> list[str]:
+    code = shown.code
+    if code is None:
+        return []
+    how = (
+        "the files that git tracks or does not ignore"
+        if code.tracked
+        else "the whole folder, because git does not list it"
+    )
+    return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}", *code.notes]
+
+
+def _code_record(shown: DryRun) -> dict[str, Any] | None:
+    code = shown.code
+    if code is None:
+        return None
+    return {
+        "source": str(code.source),
+        "files": code.files,
+        "bytes": code.size_bytes,
+        "notes": code.notes,
+    }
+
+
+def _variables(values: Mapping[str, str]) -> list[str]:
+    return [f"{name}={word(value)}" for name, value in values.items()]
+
+
+def _table(rows: Mapping[str, str]) -> list[str]:
+    width = max(map(len, rows))
+    return [f"{name:{width}}  {what}" for name, what in rows.items()]
+
+
+def command_line(argv: Sequence[str]) -> str:
+    return " ".join(map(word, argv))
