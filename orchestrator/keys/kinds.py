@@ -244,11 +244,6 @@ CPUS = text_kind("numbers of CPUs", r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9
 ARCHITECTURE = text_kind(
     "a GPU architecture", r"(sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,4})", "write it as sm_70, or as gfx90a for AMD"
 )
-WRITABLE = text_kind(
-    "tmpfs or a folder",
-    rf"(tmpfs|[~/$][^:,{CONTROL}]{{0,4000}})",
-    "write tmpfs, or the absolute path of a folder, as in $TORUSRUN_SCRATCH",
-)
 REGULAR = Kind("a regular expression", "", regular)
 URL_PATH = text_kind("the path of a URL", r"/[!-~]{0,1000}", "begin it with '/', as in /health, without blanks")
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.cli.dryrun.look import dry_run
+from torusrun.orchestrator.cli.dry_run import dry_run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.cost.shapes import shapes
 from torusrun.orchestrator.run.plan.forecast import forecast_at_submit

@@ -77,7 +77,7 @@ def _command(
         return list(program.argv), {**inherited, **own, **secret.values}
     from torusrun.orchestrator.job.image.contained import contained
 
-    return contained(rank.role.container, program.argv, own, inherited, rank.attempt, rank.number, held, secret)
+    return contained(rank.role.container, program.argv, own, inherited, rank.attempt, rank.number, secret)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:

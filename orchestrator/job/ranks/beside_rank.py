@@ -18,8 +18,6 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import read_object, required
 from torusrun.orchestrator.base.private import write_bytes
 from torusrun.orchestrator.images import pyxis
-from torusrun.orchestrator.images.command import TMPFS
-from torusrun.orchestrator.job.image import node_folder
 from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.image.stage import place
 from torusrun.orchestrator.job.ranks.meeting import meeting_of
@@ -58,8 +56,6 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
         return command, safe({**inherited, **own, **secret.values}), directory
     if image.stage:
         image = replace(image, image=str(place(image.stage, image.sha256)))
-    if image.writable not in ("", TMPFS):  # the rank alone may write there: no two mounts may
-        image = replace(image, writable=f"{node_folder.of_rank(image.writable, attempt, rank)}:ro")
     file = attempt.rank_variables(rank)
     started = start(image, command, own, inherited, file, secret)
     if started.file_text and not file.exists():

@@ -47,7 +47,6 @@ class RankProgram:
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
         self.every_s = host_pulse_s(len(rank.placement.hosts))
         self.newer_s = time.monotonic()
-        self.joined = bool(rank.role.container and rank.role.container.instance)
         self.told_s: float | None = None
         self.asked_where = False
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -99,7 +98,7 @@ class RankProgram:
 
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
-        program = self._program()
+        program = self.child.pid
         shown = self.program.shows_stack or by_py_spy(program, self.attempt.rank_log(self.rank))
         disk, work, state = proc.waits_for_disk(program), proc.work_of(program), proc.state_of(program)
         if work.stopped and state == "S":  # a shell that waits for it
@@ -131,11 +130,7 @@ class RankProgram:
     def _send(self, number: int) -> None:
         if self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._program(), number)
-
-    def _program(self) -> int:
-        """The process that gets the program's signals. A runtime passes them on, unless the rank joined an instance."""
-        return proc.child_of(self.child.pid) if self.joined else self.child.pid
+                os.kill(self.child.pid, number)  # in an image, the runtime passes it on
 
     def _kill(self) -> None:
         """End the program and, if it has its own process group, the processes that it started."""

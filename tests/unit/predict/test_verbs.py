@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.device import device_for
-from torusrun.orchestrator.predict import measurements
+from torusrun.orchestrator.predict.measurements import MeasuredTime, fits
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -260,63 +260,10 @@ def test_what_cannot_be_predicted_is_said_in_one_line(home: Path, capsys: Said, 
     assert message in said and said.count("\n") == 1
 
 
-def measured(alpha: float, beta: float) -> list[dict[str, object]]:
-    rows = []
-    for operation in measurements.SHAPES:
-        for size in (1e3, 1e5, 1e7):
-            steps, share = measurements.SHAPES[operation](4)
-            time_s = steps * alpha + share * size * beta
-            rows.append({"link": "node", "operation": operation, "ranks": 4, "bytes": size, "time_s": time_s})
-    return rows
-
-
 @given(st.floats(1e-7, 1e-3), st.floats(1e-12, 1e-7))
 def test_calibration_finds_what_the_rows_were_made_of(alpha: float, beta: float) -> None:
-    (fit,) = measurements.fits(measurements.read({"schema": 1, "rows": measured(alpha, beta)}))
+    rows = [MeasuredTime("node", 4, size, 6 * alpha + 1.5 * size * beta) for size in (1e3, 1e5, 1e7)]
+    (fit,) = fits(rows)
     assert fit.alpha_s == pytest.approx(alpha, rel=1e-4)
     assert fit.beta_s_per_byte == pytest.approx(beta, rel=1e-4)
     assert fit.worst_percent < 0.1
-
-
-def test_what_calibrate_prints_is_a_network(tmp_path: Path, home: Path, capsys: Said) -> None:
-    file, links = tmp_path / "measured.json", tmp_path / "links.yaml"
-    file.write_text(json.dumps({"schema": 1, "rows": measured(5e-5, 1e-9)}))
-    assert main(["calibrate", str(file)]) == 0
-    links.write_text(capsys.readouterr().out)
-    found = answer(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
-    assert "node 1 GB/s and 50 us" in str(found["assumptions"])
-    (fit,) = answer(capsys, "calibrate", str(file))["links"]  # type: ignore[misc]
-    assert fit["ranks"] == 4
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "must be"),
-        ('{"schema": 1, "rows": []}', "has no rows"),
-        ('{"schema": 1, "rows": [{"link": "node"}]}', "rows[0] must have"),
-        (json.dumps({"schema": 1, "rows": measured(1e-6, 1e-9)[:1]}), "two different sizes"),
-        (json.dumps({"schema": 1, "rows": [{**row, "time_s": 1.0} for row in measured(1, 1)[9:]]}), "larger messages"),
-        (json.dumps({"schema": 1, "rows": [{**measured(1, 1)[0], "ranks": 10**400}]}), "rows[0]"),
-        (json.dumps({"schema": 1, "rows": [{**measured(1, 1)[0], "operation": ["send"]}]}), "rows[0]"),
-    ],
-)
-def test_bad_measurements_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: str, message: str) -> None:
-    file = tmp_path / "measured.json"
-    file.write_text(text)
-    said = refused(capsys, "calibrate", str(file))
-    assert message in said and str(file) in said and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "network: 3", "network: {}", "network: {node: 1}", "network: [", "network: {a: {members: .inf}}",
-     "network: {a: {members: 2, bandwidth_bytes_per_s: .nan, latency_s: 0}}",
-     "network: {a: {members: 2, bandwidth_bytes_per_s: 1, latency_s: 0, sharing: no}}"],
-)  # fmt: skip
-def test_bad_links_are_refused_in_one_line(tmp_path: Path, home: Path, capsys: Said, text: str) -> None:
-    links = tmp_path / "links.yaml"
-    links.write_text(text)
-    said = refused(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
-    assert said.count("\n") == 1
