@@ -36,35 +36,17 @@ poll_interval: 0.1s
 """
 # What follows each verb, {run} being a run that is over. A verb without a line is called without arguments.
 ARGUMENTS = {
-    "init": "mine --scheduler local --yes",
-    "doctor": "--site {home}/site.yaml",
-    "image": "build {home}/image.yaml --offline",
-    "plan": "{home}/command.yaml --check",
-    "predict": "{home}/run.yaml --workload resnet50 --gpu v100-16gb",
-    "recipes": "show sony-224s",
-    "calibrate": "{home}/run.yaml --from {run}",
-    "run": "--site {home}/site.yaml --code none --wait -- true",
-    "submit": "{home}/command.yaml --wait",
-    "hold": "{home}/command.yaml --time 2s --idle 1s",
-    "shell": "{run} -- true",
-    "forward": "{run} 6006",
-    "status": "--all --long",
-    "watch": "{run}",
-    "logs": "{run} --all",
-    "explain": "{run}",
-    "show": "{run}",
-    "reproduce": "{run} --compare {run}",
-    "examples": "digits",
-    "report": "{run} -o {home}/report.html",
-    "cancel": "{run}",
-    "resume": "{run}",
-    "rm": "{run} --yes",
-    "collect": "{run} {home}/collected",
-    "gc": "--yes",
-    "export": "{run} {home}/exported",
-    "schema": "run",
-    "completion": "bash",
-}
+    "init": "mine --scheduler local --yes", "doctor": "--site {home}/site.yaml",
+    "image": "build {home}/image.yaml --offline", "plan": "{home}/command.yaml --check",
+    "predict": "{home}/run.yaml --workload resnet50 --gpu v100-16gb", "recipes": "show sony-224s",
+    "calibrate": "{home}/run.yaml --from {run}", "run": "--site {home}/site.yaml --code none --wait -- true",
+    "submit": "{home}/command.yaml --wait", "hold": "{home}/command.yaml --time 2s --idle 1s",
+    "shell": "{run} -- true", "forward": "{run} 6006", "status": "--all --long", "watch": "{run}",
+    "logs": "{run} --all", "explain": "{run}", "show": "{run}", "reproduce": "{run} --compare {run}",
+    "examples": "digits", "report": "{run} -o {home}/report.html", "cancel": "{run}", "resume": "{run}",
+    "rm": "{run} --yes", "collect": "{run} {home}/collected", "gc": "--yes", "export": "{run} {home}/exported",
+    "schema": "run", "completion": "bash",
+}  # fmt: skip
 # After all that can be looked at.
 REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume"), 2)
 

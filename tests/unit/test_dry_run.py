@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_architecture import modules_after
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.cli.dry_run import DryRun, as_json, dry_run, text
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.image.contained import contained
@@ -29,7 +30,7 @@ HEADINGS.append("Job script")
 
 
 @pytest.fixture
-def project(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(home: Path, monkeypatch: Patch) -> Path:
     """A folder with a run of a command, in which a test stands."""
     folder = home / "project"
     folder.mkdir()
@@ -70,7 +71,7 @@ def test_the_sections_of_a_dry_run_come_in_order_and_nothing_is_written(project:
     ("scheduler", "name", "answer"), [("slurm", "sbatch", "7"), ("pbs", "qsub", "7.here"), ("gridengine", "qsub", "7")]
 )
 def test_the_submit_command_and_the_script_are_those_of_submit(
-    project: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, name: str, answer: str
+    project: Path, monkeypatch: Patch, scheduler: str, name: str, answer: str
 ) -> None:
     """The submit command notes how it was called, so that the dry run can be held against it."""
     noted = project.parent / "noted"
@@ -86,14 +87,12 @@ def test_the_submit_command_and_the_script_are_those_of_submit(
 
 @pytest.mark.parametrize("scheduler", ["pbs", "gridengine"])
 def test_an_account_that_the_submit_command_names_is_in_no_directive(
-    project: Path, capsys: pytest.CaptureFixture[str], scheduler: str
+    project: Path, capsys: Capsys, scheduler: str
 ) -> None:
     planned(project, scheduler, 'account: "gaa1"\n')
-    assert main(["submit", "run.yaml", "--dry-run"]) == 0
-    assert " -P gaa1\n" in capsys.readouterr().out
+    assert " -P gaa1\n" in prints(capsys, "submit", "run.yaml", "--dry-run")
     planned(project, scheduler, 'account: "gaa1"\nsubmit_args: [-A, "{account}"]\n')
-    assert main(["submit", "run.yaml", "--dry-run"]) == 0
-    said = capsys.readouterr().out
+    said = prints(capsys, "submit", "run.yaml", "--dry-run")
     assert " -A gaa1 " in said and "-P" not in said.split()
 
 
@@ -106,9 +105,7 @@ def test_hosts_and_addresses_that_are_not_known_are_symbols(project: Path, sched
     assert "4 ranks on 2 hosts, <host 1> to <host 2>, 2 on each" in text(shown)
 
 
-def test_a_machine_without_the_clusters_programs_says_what_it_assumes(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_the_clusters_programs_says_what_it_assumes(project: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(project))
     made = planned(project, "slurm")
     (project / "site.yaml").write_text((project / "site.yaml").read_text().replace("srun", "mpirun"))
@@ -161,7 +158,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("more", REFUSED)
 def test_what_submit_refuses_a_dry_run_refuses_in_the_same_words(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: str
+    project: Path, capsys: Capsys, monkeypatch: Patch, more: str
 ) -> None:
     monkeypatch.setattr(freeze, "LIMIT_BYTES", 5)
     planned(project, "local", run=COMMAND)
@@ -169,14 +166,11 @@ def test_what_submit_refuses_a_dry_run_refuses_in_the_same_words(
         file.write(REFUSED[more][0])
     assert main(["submit", "run.yaml", "--dry-run"]) == 2
     shown = capsys.readouterr()
-    assert main(["submit", "run.yaml"]) == 2
-    assert shown.err == capsys.readouterr().err and REFUSED[more][1] in shown.err and not shown.out
+    assert shown.err == refuses(capsys, "submit", "run.yaml") and REFUSED[more][1] in shown.err and not shown.out
 
 
 @pytest.mark.parametrize("wrong", ["a file", "open to all", "below one that is open to all"])
-def test_a_folder_of_runs_that_submit_refuses_a_dry_run_refuses_too(
-    project: Path, capsys: pytest.CaptureFixture[str], wrong: str
-) -> None:
+def test_a_folder_of_runs_that_submit_refuses_a_dry_run_refuses_too(project: Path, capsys: Capsys, wrong: str) -> None:
     planned(project, "local")
     runs = project.parent / "runs"
     if wrong == "a file":
@@ -195,11 +189,10 @@ def test_a_folder_of_runs_that_submit_refuses_a_dry_run_refuses_too(
     assert shown.err == capsys.readouterr().err
 
 
-def test_a_dry_run_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_as_json(project: Path, capsys: Capsys) -> None:
     shown: DryRun = dry_run(planned(project, "slurm"))
     assert json.loads(json.dumps(as_json(shown)))["code"]["files"] == 3
-    assert main(["submit", "run.yaml", "--dry-run", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(prints(capsys, "submit", "run.yaml", "--dry-run", "--json"))
     assert said["schema"] == 1 and said["submit"][0] == "sbatch" and said["script"].startswith("#!")
     assert said["environment"]["RANK"] == "0" and said["program"]["argv"] == ["python", "train.py", "two words"]
 

@@ -17,6 +17,7 @@ import pytest
 from tests.unit.containers.test_cache import entry
 from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.test_many_at_once import at_work, job  # noqa: F401
+from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.builds import running
@@ -33,7 +34,7 @@ LONG_AGO = (1.0, 1.0)
 
 
 @pytest.fixture
-def spec(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spec(home: Path, monkeypatch: Patch) -> Path:
     """A run file whose site has a cache in this home."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     made = write_specs(home)
@@ -67,7 +68,7 @@ def half_written(run: RunFolder) -> Path:
 
 
 def test_images_go_that_no_run_used_for_long(
-    spec: Path, home: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
+    spec: Path, home: Path, job: str, capsys: Capsys  # noqa: F811
 ) -> None:  # fmt: skip
     over, old = make(spec, DONE), make(spec, DONE)
     unused, used_long_ago = image(home, "a"), image(home, "b", [old])
@@ -88,7 +89,7 @@ def test_images_go_that_no_run_used_for_long(
 
 
 def test_no_image_goes_if_that_of_a_run_at_work_is_unknown(
-    spec: Path, home: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
+    spec: Path, home: Path, job: str, capsys: Capsys  # noqa: F811
 ) -> None:  # fmt: skip
     unused, run = image(home, "a"), at_work(spec, job)
     run.image.write_text("{")
@@ -98,8 +99,8 @@ def test_no_image_goes_if_that_of_a_run_at_work_is_unknown(
 
 @pytest.mark.parametrize(("answer", "stays"), [("y\n", False), ("\n", True), ("", True)])
 def test_it_shows_sizes_and_asks(
-    spec: Path, home: Path, answer: str, stays: bool, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    spec: Path, home: Path, answer: str, stays: bool, monkeypatch: Patch,
+    capsys: Capsys,
 ) -> None:  # fmt: skip
     unused = image(home, "a")
     assert gc(spec, "--dry-run") == 0 and unused.exists()
@@ -114,9 +115,7 @@ def test_it_shows_sizes_and_asks(
     assert stays or (gc(spec) == 0 and capsys.readouterr().out == "nothing to remove\n")
 
 
-def test_what_is_used_between_question_and_answer_stays(
-    spec: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_used_between_question_and_answer_stays(spec: Path, home: Path, monkeypatch: Patch) -> None:
     one, other = image(home, "a"), image(home, "b")
 
     class Late(io.StringIO):
@@ -133,7 +132,7 @@ def test_what_is_used_between_question_and_answer_stays(
 
 
 def test_an_image_stays_that_a_run_takes_while_others_are_removed(
-    spec: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spec: Path, home: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     files, removed, remove = [image(home, letter) for letter in "abc"], list[str](), Cache.remove
 
@@ -150,7 +149,7 @@ def test_an_image_stays_that_a_run_takes_while_others_are_removed(
     assert capsys.readouterr().err.count("uses this image now") == 2
 
 
-def test_nothing_goes_of_a_run_whose_ranks_still_live(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_goes_of_a_run_whose_ranks_still_live(spec: Path, capsys: Capsys) -> None:
     run = make(spec, DONE)
     path = half_written(run)
     held = claim.hold(run.attempt(1))
@@ -189,7 +188,7 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
 
 
 def test_a_running_build_is_at_work_on_a_file_system_without_locks_too(
-    spec: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Path, home: Path, monkeypatch: Patch
 ) -> None:
     """There the text of the lock says it, for a day: the next build replaces that of a killed one."""
 
@@ -215,7 +214,7 @@ def test_a_running_build_is_at_work_on_a_file_system_without_locks_too(
 
 
 def test_a_checkpoint_that_stays_in_part_is_not_counted_as_freed(
-    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spec: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     path = half_written(make(spec, DONE))
     monkeypatch.setattr(garbage, "remove_tree", lambda path: False)  # as of a busy file on NFS

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import make, write_specs
+from tests.unit.verbs import Capsys, Patch, refuses
 from tests.waiting import until
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
@@ -48,12 +49,11 @@ def test_rm_removes_what_it_names_and_nothing_else(runs: list[RunFolder]) -> Non
 
 
 def test_rm_by_filters_shows_the_runs_and_needs_yes_without_a_terminal(
-    runs: list[RunFolder], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    runs: list[RunFolder], capsys: Capsys, monkeypatch: Patch
 ) -> None:
     done, failed, other = runs
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    assert main(["rm", "--state", "failed"]) == 2
-    said = capsys.readouterr().err
+    said = refuses(capsys, "rm", "--state", "failed")
     assert failed.run_id in said and other.run_id in said and done.run_id not in said and "--yes" in said
     assert index.runs() == runs
     assert main(["rm", "made-*", "--state", "failed", "--yes"]) == 0
@@ -62,7 +62,7 @@ def test_rm_by_filters_shows_the_runs_and_needs_yes_without_a_terminal(
 
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("\n", 3), ("no\n", 3), ("", 3)])
 def test_a_question_is_answered_on_the_terminal(
-    runs: list[RunFolder], monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+    runs: list[RunFolder], monkeypatch: Patch, answer: str, left: int
 ) -> None:
     typed = io.StringIO(answer)
     monkeypatch.setattr(typed, "isatty", lambda: True)
@@ -71,9 +71,7 @@ def test_a_question_is_answered_on_the_terminal(
     assert len(index.runs()) == left
 
 
-def test_rm_needs_a_choice_and_a_choice_without_runs_does_nothing(
-    runs: list[RunFolder], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rm_needs_a_choice_and_a_choice_without_runs_does_nothing(runs: list[RunFolder], capsys: Capsys) -> None:
     assert main(["rm", "--yes"]) == 2 and "which runs?" in capsys.readouterr().err
     assert main(["rm", "no-such-*", "--yes"]) == 2
     assert main(["rm", "--state", "running"]) == main(["rm", "--older-than", "1d"]) == 0, "as in a cron job"
@@ -108,14 +106,13 @@ def at_work(spec: Path, job: str, after: tuple[str, ...] = ()) -> RunFolder:
     return run
 
 
-def test_rm_leaves_a_run_that_is_not_over(spec: Path, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rm_leaves_a_run_that_is_not_over(spec: Path, job: str, capsys: Capsys) -> None:
     run = at_work(spec, job)
-    assert main(["rm", run.run_id, "--yes"]) == 2
-    assert f"torusrun cancel {run.run_id}" in capsys.readouterr().err and run.folder.exists()
+    assert f"torusrun cancel {run.run_id}" in refuses(capsys, "rm", run.run_id, "--yes") and run.folder.exists()
     assert main(["rm", "*", "--yes"]) == 0 and run.folder.exists()
 
 
-def test_rm_leaves_a_run_whose_ranks_still_live(runs: list[RunFolder], capsys: pytest.CaptureFixture[str]) -> None:
+def test_rm_leaves_a_run_whose_ranks_still_live(runs: list[RunFolder], capsys: Capsys) -> None:
     lock = claim.hold(runs[1].attempt(1))
     try:
         assert main(["rm", *ids(runs), "--yes"]) == 2
@@ -126,28 +123,24 @@ def test_rm_leaves_a_run_whose_ranks_still_live(runs: list[RunFolder], capsys: p
 
 
 def test_cancel_ends_the_stopped_processes_of_a_run_that_is_over_which_rm_names(
-    runs: list[RunFolder], capsys: pytest.CaptureFixture[str]
+    runs: list[RunFolder], capsys: Capsys
 ) -> None:
     lock = claim.hold(runs[0].attempt(1))
     left = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
     os.kill(left.pid, signal.SIGSTOP)
     until(lambda: proc.state_of(left.pid) == "T", "it to stop")
     os.close(lock)
-    assert main(["rm", runs[0].run_id, "--yes"]) == 2
-    said = capsys.readouterr().err
+    said = refuses(capsys, "rm", runs[0].run_id, "--yes")
     assert f"process {left.pid} on " in said and f"`torusrun cancel {runs[0].run_id}`" in said
     assert main(["cancel", runs[0].run_id]) == 0 and left.wait(10) == -signal.SIGTERM
     assert main(["cancel", runs[0].run_id]) == 2 and "is over already" in capsys.readouterr().err
     assert main(["rm", runs[0].run_id, "--yes"]) == 0
 
 
-def test_rm_leaves_a_run_for_which_another_waits(
-    runs: list[RunFolder], spec: Path, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rm_leaves_a_run_for_which_another_waits(runs: list[RunFolder], spec: Path, job: str, capsys: Capsys) -> None:
     waiting = at_work(spec, job, after=(str(runs[0].folder),))
     for named in ([runs[0].run_id], [runs[0].run_id, waiting.run_id]):
-        assert main(["rm", *named, "--yes"]) == 2
-        assert "waits for" in capsys.readouterr().err and runs[0].folder.exists(), named
+        assert "waits for" in refuses(capsys, "rm", *named, "--yes") and runs[0].folder.exists(), named
 
 
 def test_rm_of_a_copied_folder_leaves_its_run(runs: list[RunFolder], tmp_path: Path) -> None:
@@ -156,13 +149,10 @@ def test_rm_of_a_copied_folder_leaves_its_run(runs: list[RunFolder], tmp_path: P
     assert index.runs() == runs, "the run that was copied stays in the list of runs"
 
 
-def test_cancel_and_resume_by_pattern_leave_out_what_they_cannot_act_on(
-    runs: list[RunFolder], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cancel_and_resume_by_pattern_leave_out_what_they_cannot_act_on(runs: list[RunFolder], capsys: Capsys) -> None:
     assert main(["cancel", "made-*", "--yes"]) == 0
     assert "3 match, none of which is waiting or running" in capsys.readouterr().err
-    assert main(["resume", "made-*"]) == 2
-    said = capsys.readouterr().err
+    said = refuses(capsys, "resume", "made-*")
     assert "resume 2 runs" in said and runs[0].run_id not in said
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.run_folders import make, write_specs
 from tests.unit.secret_forms import FORMS, HEX, PLAIN, VALUE
+from tests.unit.verbs import Capsys
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.records import End
@@ -30,9 +31,7 @@ def test_secrets_in_the_forms_of_many_programs_are_removed_and_other_text_stays(
 
 
 @pytest.mark.parametrize("linked", ["attempts", "attempts/1", "attempts/1/logs"])
-def test_no_linked_folder_of_a_run_is_read(
-    linked: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_linked_folder_of_a_run_is_read(linked: str, home: Path, tmp_path: Path, capsys: Capsys) -> None:
     """A run of a stranger could lead `logs` to files that only their user may read."""
     run = make(write_specs(home), End(State.FAILED, "rank 0 failed"))
     run.attempt(1).logs.mkdir(exist_ok=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast.constants import number, table
@@ -81,7 +82,7 @@ def test_measured_values_replace_those_of_the_sites_file(tmp_path: Path, run_fil
 
 
 def test_a_site_that_was_named_from_the_working_directory_gets_the_measurement(
-    tmp_path: Path, run_file: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run_file: Path, monkeypatch: Patch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -105,23 +106,16 @@ def test_the_measurement_of_a_shipped_site_lies_with_the_users_sites(home: Path)
     assert measured_place(SHIPPED / "local.yaml") == home / ".config" / "torusrun" / "sites" / "local.measured"
 
 
-def test_predict_and_plan_use_the_measured_values(
-    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predict_and_plan_use_the_measured_values(tmp_path: Path, run_file: Path, capsys: Capsys) -> None:
     measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
-    assert main(["predict", str(run_file), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(prints(capsys, "predict", str(run_file), "--json"))
     assert said["forward_s"] + said["backward_s"] + said["fixed_s"] == pytest.approx(STEP_S + 16 * IMAGE_S)
     assert said["exposed_s"] == said["all_reduce_s"], "the demo's gradients go after backward"
-    assert main(["plan", str(run_file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["prediction"]["step_s"] == said["step_s"]
-    assert main(["plan", str(run_file)]) == 0
-    assert "images/s: 450 steps of" in capsys.readouterr().out
+    assert json.loads(prints(capsys, "plan", str(run_file), "--json"))["prediction"]["step_s"] == said["step_s"]
+    assert "images/s: 450 steps of" in prints(capsys, "plan", str(run_file))
 
 
-def test_a_measured_spread_says_what_more_ranks_wait(
-    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_measured_spread_says_what_more_ranks_wait(tmp_path: Path, run_file: Path, capsys: Capsys) -> None:
     """A step of four ranks has the wait for the slowest of four in it already."""
     place, found = measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
     assert "differs     by 3.1 % from step to step, over 4 ranks" in measurements.words(place, found)
@@ -131,8 +125,7 @@ def test_a_measured_spread_says_what_more_ranks_wait(
     waits = []
     for nodes in (2, 8):
         sizes = ["--set", f"nodes={nodes}", "--set", f"grid={2 * nodes}x1", "--set", "train.batch=256"]
-        assert main(["predict", str(run_file), *sizes, "--json"]) == 0
-        waits.append(json.loads(capsys.readouterr().out))
+        waits.append(json.loads(prints(capsys, "predict", str(run_file), *sizes, "--json")))
     assert waits[0]["stragglers_s"] == 0.0 and "3.1 %, as measured here" in str(waits[1]["assumptions"])
     compute_s = sum(waits[1][part] for part in ("forward_s", "backward_s", "fixed_s"))
     assert waits[1]["stragglers_s"] == pytest.approx(0.031 * compute_s * (1.76599 - 1.02938), rel=1e-4)
@@ -154,14 +147,14 @@ def with_program(program: str) -> list[dict[str, Any]]:
     return [{**row, **({"program": program} if "model" in row else {})} for row in rows()]
 
 
-def predicted(run_file: Path, capsys: pytest.CaptureFixture[str], *keys: str) -> dict[str, Any]:
+def predicted(run_file: Path, capsys: Capsys, *keys: str) -> dict[str, Any]:
     assert main(["predict", str(run_file), *(word for key in keys for word in ("--set", key)), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
 def test_a_measurement_holds_for_its_own_program_and_is_doubtful_for_others(
-    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run_file: Path, capsys: Capsys
 ) -> None:
     def width(found: dict[str, Any]) -> float:
         low, high = found["intervals"]["step_s"]
@@ -183,7 +176,7 @@ def test_a_measurement_holds_for_its_own_program_and_is_doubtful_for_others(
 
 
 def test_a_measured_line_is_doubtful_at_batches_that_were_not_measured(
-    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, run_file: Path, capsys: Capsys
 ) -> None:
     """Measured at 16 and 32 images of a rank, of four."""
     measurements.keep(str(run_file), run_that_measured(tmp_path, rows()), site=None, settings=[])
@@ -198,22 +191,18 @@ def test_a_measured_line_is_doubtful_at_batches_that_were_not_measured(
     assert low < (STEP_S + 16 * IMAGE_S) / 8 + found["exposed_s"] and high > STEP_S + 2 * IMAGE_S + found["exposed_s"]
 
 
-def test_a_measured_model_of_ones_own_is_predicted_and_planned(
-    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_measured_model_of_ones_own_is_predicted_and_planned(tmp_path: Path, run_file: Path, capsys: Capsys) -> None:
     """Its tensors and the samples of its data are what `python -m torusrun.training.measure` counted."""
     own = 'train: {model: "my.nets:wide", data: "my.sets:all", batch: 64, epochs: 2}'
     run_file.write_text(RUN.replace("train: {batch: 64}", own))
-    assert main(["predict", str(run_file)]) == 2
-    assert "`torusrun calibrate RUN.yaml` measures it" in capsys.readouterr().err
+    assert "`torusrun calibrate RUN.yaml` measures it" in refuses(capsys, "predict", str(run_file))
     counted = {"counted": "my.nets:wide", "tensors": [300, 30, 1000], "of": "my.sets:all", "halves": [640, 100]}
     written = [{**rows()[0], "program": "my.nets:wide"}, {**rows()[1], "program": "my.nets:wide"}, *rows()[2:]]
     facts = {"t": 0.0, "attempt": 1, "event": "measured", "step": 0, **counted}
     measurements.keep(str(run_file), run_that_measured(tmp_path, [facts, *written]), site=None, settings=[])
     found = predicted(run_file, capsys)
     assert found["steps"] == 20 and found["groups"] and found["all_reduce_s"] > 0
-    assert main(["plan", str(run_file), "--set", "grid=auto"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(prints(capsys, "plan", str(run_file), "--set", "grid=auto").split())
     assert "images/s: 20 steps of" in said and "the gradients of my.nets:wide" in said
     assert main(["predict", str(run_file), "--set", "train.model.name=my.nets:narrow"]) == 2
 
@@ -257,12 +246,11 @@ def with_input(decode_s: float) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("decode_s", "is_slower"), [(1e-6, True), (2e-4, True), (1e-2, True), (0.0, False)])
 def test_a_step_takes_as_long_as_its_longer_part_the_step_or_the_input(
-    tmp_path: Path, run_file: Path, capsys: pytest.CaptureFixture[str], decode_s: float, is_slower: bool
+    tmp_path: Path, run_file: Path, capsys: Capsys, decode_s: float, is_slower: bool
 ) -> None:
     written = with_input(decode_s) if is_slower else rows()
     place, found = measurements.keep(str(run_file), run_that_measured(tmp_path, written), site=None, settings=[])
-    assert main(["predict", str(run_file), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(prints(capsys, "predict", str(run_file), "--json"))
     busy_s = STEP_S + 16 * IMAGE_S + said["exposed_s"]
     reading_s = 16 * (decode_s + 8e-4) if is_slower else 0.0
     assert said["step_s"] == pytest.approx(max(busy_s, reading_s)) and said["input_s"] == pytest.approx(
@@ -278,12 +266,11 @@ def test_a_step_takes_as_long_as_its_longer_part_the_step_or_the_input(
 
 
 def test_a_site_that_charges_points_shows_what_a_run_costs(
-    home: Path, run_file: Path, site_file: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, run_file: Path, site_file: Path, capsys: Capsys
 ) -> None:
     site_file.write_text(
         SITE.replace("ranks: 2,", "ranks: 2, gpus: 2, architecture: sm_70,") + "points_per_node_hour: 3\n"
     )
-    assert main(["predict", str(run_file), "--images-per-s", "10", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = json.loads(prints(capsys, "predict", str(run_file), "--images-per-s", "10", "--json"))
     assert said["points"] == pytest.approx(3 * said["node_hours"])
     assert main(["plan", str(run_file), "--set", "nodes=2"]) == 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.unit.run_folders import make, write_specs
+from tests.unit.verbs import Capsys, Patch
 from tests.waiting import until
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import Cause, State
@@ -114,7 +115,7 @@ def test_a_command_gets_the_facts_as_variables_and_no_word_of_the_run(home: Path
     assert (own["TORUSRUN_RUN"], own["TORUSRUN_MOMENTS"], own["TORUSRUN_HOSTS"]) == (run.run_id, "over", "here")
 
 
-def test_mail_goes_through_sendmail(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mail_goes_through_sendmail(home: Path, monkeypatch: Patch) -> None:
     program = home / "sendmail"
     program.write_text(f'#!/bin/sh\necho "$@" > {home}/words\ncat > {home}/mail\n')
     program.chmod(0o755)
@@ -131,7 +132,7 @@ def test_mail_goes_through_sendmail(home: Path, monkeypatch: pytest.MonkeyPatch)
     ("answers", "tries", "works"), [((500,), 2, True), ((500, 500), 2, False), ((302,) * 2, 2, False)]
 )
 def test_a_webhook_is_tried_twice_and_a_job_leaves_a_failure_to_the_next_command(
-    home: Path, capfd: pytest.CaptureFixture[str], answers: tuple[int, ...], tries: int, works: bool
+    home: Path, capfd: Capsys, answers: tuple[int, ...], tries: int, works: bool
 ) -> None:
     with hook(*answers) as there:
         run = ended(home, there.url)
@@ -148,7 +149,7 @@ def test_a_webhook_is_tried_twice_and_a_job_leaves_a_failure_to_the_next_command
 
 @pytest.mark.parametrize("given_up", ["webhook", "all"])
 def test_a_webhook_that_has_the_notice_and_does_not_answer_in_time_gets_it_once(
-    home: Path, monkeypatch: pytest.MonkeyPatch, given_up: str
+    home: Path, monkeypatch: Patch, given_up: str
 ) -> None:
     monkeypatch.setattr(send_notices, "WEBHOOK_S", 0.3 if given_up == "webhook" else 60.0)
     monkeypatch.setattr(send_notices, "TIME_S", 60.0 if given_up == "webhook" else send_notices.LEAST_S)
@@ -176,7 +177,7 @@ def test_a_command_hears_of_a_failure_once(home: Path) -> None:
     assert event.failed == {"command": "false ended with exit code 1"} and not event.ways
 
 
-def test_a_command_that_hangs_is_killed_and_delays_no_other_way(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_hangs_is_killed_and_delays_no_other_way(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(send_notices, "PROGRAM_S", 0.5)
     with hook() as there:
         run = ended(home, there.url, command=["sh", "-c", f"sleep 1000; touch {home}/survived"])
@@ -186,7 +187,7 @@ def test_a_command_that_hangs_is_killed_and_delays_no_other_way(home: Path, monk
 
 
 def test_a_webhook_without_an_end_is_recorded_as_failed_and_the_other_ways_as_sent(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: Patch
 ) -> None:
     """A resolver or an answer byte by byte has no limit. Without a record, each `status` would send all ways again."""
     monkeypatch.setattr(send_notices, "TIME_S", 2.0)
@@ -211,18 +212,14 @@ def test_a_webhook_whose_url_was_removed_is_recorded_and_stops_no_other_way(home
 
 
 @pytest.mark.parametrize("url", ["http://user:key-planted4711@127.0.0.1/x", "http://127.0.0.1:key-planted4711/"])
-def test_a_url_that_cannot_be_opened_is_a_failure_without_its_text(
-    home: Path, capfd: pytest.CaptureFixture[str], url: str
-) -> None:
+def test_a_url_that_cannot_be_opened_is_a_failure_without_its_text(home: Path, capfd: Capsys, url: str) -> None:
     run = ended(home, url)
     send_due(run, 1, ("end", "over"), by_client=True)
     assert sent(run)[-1].failed == {"webhook": "the webhook was not reached: InvalidURL"}
     assert "planted4711" not in capfd.readouterr().err + run.ledger.read_text()
 
 
-def test_a_job_sends_what_it_recorded_and_a_hanging_notice_changes_no_end(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_sends_what_it_recorded_and_a_hanging_notice_changes_no_end(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(notices, "JOB_WAITS_S", 1.0)
     with hook() as there:
         run = ended(home, there.url, command=["sleep", "1000"], at=["end"])
@@ -235,7 +232,7 @@ def test_a_job_sends_what_it_recorded_and_a_hanging_notice_changes_no_end(
     assert not sent(run), "a job must end the process of its notices after JOB_WAITS_S"
 
 
-def test_the_next_status_sends_what_a_job_did_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_status_sends_what_a_job_did_not(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(notices, "_begun", set())
     with hook() as there:
         run = ended(home, there.url, at=["end"])
@@ -248,7 +245,7 @@ def test_the_next_status_sends_what_a_job_did_not(home: Path, monkeypatch: pytes
     assert len(there.got) == 1 and not begun, "a notice that was sent is not begun again"
 
 
-def test_one_process_sends_for_all_runs_that_a_command_sees(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_sends_for_all_runs_that_a_command_sees(home: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(notices, "_begun", set())
     monkeypatch.setattr(notices, "_senders", [])
     runs = [ended(home, command=["true"], at=["end"]) for _ in range(3)]
@@ -305,9 +302,7 @@ def test_each_mistake_is_said_with_its_place(home: Path, keys: dict[str, Any], w
 @pytest.mark.parametrize(
     "value", ["hidden-planted4711", "https://me:planted4711@example.org/", "https://example.org:planted4711x/"]
 )
-def test_a_webhook_that_is_no_url_is_refused_without_its_value(
-    home: Path, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_a_webhook_that_is_no_url_is_refused_without_its_value(home: Path, monkeypatch: Patch, value: str) -> None:
     monkeypatch.setenv(secret_values.WEBHOOK, value)
     spec = write_specs(home)
     spec.write_text(f"{spec.read_text()}notify: {{webhook: {{from_shell: true}}}}\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.cli.main import main
@@ -31,12 +32,11 @@ def files(home: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
-    assert main(["plan", *map(str, argv)]) == 0
-    return capsys.readouterr().out
+def said(capsys: Capsys, *argv: str | Path) -> str:
+    return prints(capsys, "plan", *map(str, argv))
 
 
-def test_the_picture_and_the_table(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_picture_and_the_table(files: Path, capsys: Capsys) -> None:
     text = said(capsys, files / "run.yaml", "--hosts", files / "hosts")
     assert text.count("  < hottest") == 1 and "uplink of" in text
     assert "proved: no placement of this grid on these hosts is better" in text
@@ -47,7 +47,7 @@ def test_the_picture_and_the_table(files: Path, capsys: pytest.CaptureFixture[st
     assert table["bound of this grid"] <= ours + 0.01 and table["bound of any scheme"] <= ours + 0.01
 
 
-def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_json(files: Path, capsys: Capsys) -> None:
     shown = json.loads(said(capsys, files / "run.yaml", "--hosts", files / "hosts", "--json"))["placement"]
     assert sorted(shown["hosts"]) == HOSTS and shown["optimal"]
     assert {link["name"] for link in shown["links"]} == {*HOSTS, "rack1", "rack2", "rack3"}
@@ -61,7 +61,7 @@ def test_as_json(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_source_of_the_topology_is_queried_once(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    files: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     recorded = Path(__file__).parent / "recorded/topology/spartan.topology.txt"
     (tmp_path / "bin").mkdir()
@@ -79,12 +79,12 @@ def test_the_source_of_the_topology_is_queried_once(
         capsys.readouterr()
 
 
-def test_hosts_that_are_not_needed_are_spares(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_are_not_needed_are_spares(files: Path, capsys: Capsys) -> None:
     (files / "list").write_text("g[0001-0009]\n")
     assert "spares      g0009" in said(capsys, files / "run.yaml", "--hosts", files / "list")
 
 
-def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: Capsys) -> None:
     assert "ordered by the network when the job knows its hosts" in said(capsys, files / "run.yaml")
     assert "the site has no topology" in said(capsys, files / "run.yaml", "--site", "slurm")
 
@@ -98,13 +98,10 @@ def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.
         (["--hosts", "{}/hosts", "--site", "slurm"], "has no topology: write 'topology:' into its file"),
     ],
 )
-def test_errors_name_what_is_wrong_with_the_hosts(
-    files: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
-) -> None:
+def test_errors_name_what_is_wrong_with_the_hosts(files: Path, capsys: Capsys, argv: list[str], message: str) -> None:
     (files / "empty").write_text("\n")
     (files / "few").write_text("g0001\ng0002\n")
-    assert main(["plan", str(files / "run.yaml"), *(word.format(files) for word in argv)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refuses(capsys, "plan", str(files / "run.yaml"), *(word.format(files) for word in argv))
 
 
 def test_a_job_takes_the_order_of_the_network(files: Path) -> None:

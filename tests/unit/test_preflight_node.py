@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.nodes import checks, node, pair
@@ -107,7 +108,7 @@ def test_gpus_are_compared_with_the_same_ones_of_other_nodes() -> None:
     assert not bad(nodes[1:3]) and not bad(nodes[:4]), "no majority"
 
 
-def test_only_the_gpus_of_the_job_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_gpus_of_the_job_are_judged(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "two.xml").write_text(recorded("a5000.xml").replace("failure>No<", "failure>Yes<", 1))
     links = "".join(f"GPU {n}: NVIDIA RTX A5000 (UUID: GPU-{n})\n\t Link 0: 14.062 GB/s\n" for n in range(2))
     (tmp_path / "links").write_text(links)
@@ -133,7 +134,7 @@ def test_only_the_gpus_of_the_job_are_judged(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_node_without_nvidia_smi_skips_its_checks_and_one_that_fails_is_bad(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -246,9 +247,7 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
     assert len(rates) == 2 and min(rates) > 1e6, rates
 
 
-def test_a_stranger_who_sends_while_another_takes_its_place_does_not_end_a_measurement(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stranger_who_sends_while_another_takes_its_place_does_not_end_a_measurement(monkeypatch: Patch) -> None:
     monkeypatch.setattr(pair, "MOST_STRANGERS", 1)
     listener, token = listen("lo"), os.urandom(pair.TOKEN_BYTES)
     strangers = [socket.create_connection(listener.getsockname()) for _ in range(3)]

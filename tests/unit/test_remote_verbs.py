@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.far import HERE
 from tests.unit.run_folders import DONE, make, write_specs
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli import api
@@ -43,7 +44,7 @@ def run_file(home: Path, far: Path) -> Path:
 
 
 def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run_file: Path, far: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     assert main(["submit", str(run_file), "--dry-run", "--set", 'env.A=it\'s "so"\u00e9']) == 0
     said = capsys.readouterr()
@@ -53,13 +54,10 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert not (far / "torusrun").exists() and not remote_runs.runs(), "nothing is submitted"
     assert not list((far / ".cache/torusrun").glob("sent-*")), "the files of the request are removed"
     monkeypatch.setattr(freeze, "LIMIT_BYTES", 1)
-    assert main(["submit", str(run_file), "--dry-run", "--quiet"]) == 2
-    assert "a run copies at most 1 byte" in capsys.readouterr().err
+    assert "a run copies at most 1 byte" in refuses(capsys, "submit", str(run_file), "--dry-run", "--quiet")
 
 
-def test_a_site_is_made_and_examined_on_its_login_node(
-    home: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_is_made_and_examined_on_its_login_node(home: Path, far: Path, capsys: Capsys) -> None:
     assert main(["init", "mine", "--host", HERE.address, "--scheduler", "local", "--yes"]) in (0, 3)
     said = capsys.readouterr().out
     file = home / ".config/torusrun/sites/mine.yaml"
@@ -72,20 +70,17 @@ def test_a_site_is_made_and_examined_on_its_login_node(
 
 
 def test_a_run_without_a_file_is_queried_on_the_login_node(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run_file: Path, far: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(run_file.parent)
     typed = ["run", "--site", "./site.yaml", "--time", "90s"]
-    assert main([*typed, "--dry-run", "--", "sh", "program.sh", "a b"]) == 0
-    said = capsys.readouterr().out
+    said = prints(capsys, *typed, "--dry-run", "--", "sh", "program.sh", "a b")
     assert f"Code, copied from {run_file.parent}\n" in said and "sh program.sh 'a b'" in said
     assert main([*typed, "--wait", "--", "sh", "program.sh"]) == 0
     assert (next((far / "torusrun/runs").iterdir()) / "code" / "program.sh").exists()
 
 
-def test_a_mistake_that_is_found_over_there_is_reported_with_the_path_of_here(
-    run_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_that_is_found_over_there_is_reported_with_the_path_of_here(run_file: Path, capsys: Capsys) -> None:
     image = ["--set", "image=/nowhere/image.sif"]
     for verb in (["submit", str(run_file), "--dry-run", *image], ["submit", str(run_file), *image]):
         assert main(verb) in (2, 3)
@@ -93,9 +88,7 @@ def test_a_mistake_that_is_found_over_there_is_reported_with_the_path_of_here(
         assert "/nowhere/image.sif" in said.err and "sent-" not in said.err and not said.out
 
 
-def test_a_submission_without_an_answer_over_there_names_the_run(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_submission_without_an_answer_over_there_names_the_run(run_file: Path, far: Path, capsys: Capsys) -> None:
     said = (Path(__file__).parent / "recorded/slurm/sbatch_silent.txt").read_text().partition("[stderr]\n")[2]
     (far / "bin").mkdir()
     (far / "bin/sbatch").write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1\n")
@@ -118,22 +111,17 @@ def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) 
             remote_runs.on(HERE, word)
 
 
-def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(
-    home: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(home: Path, far: Path, capsys: Capsys) -> None:
     for name in ("far-1", "far-2"):
         remote_runs.keep(Known(name, HERE, "site", 1000.0))
-    assert main(["cancel", "far-*"]) == 2
-    assert "this would cancel 2 runs: far-1, far-2; add --yes" in capsys.readouterr().err
+    assert "this would cancel 2 runs: far-1, far-2; add --yes" in refuses(capsys, "cancel", "far-*")
     here = make(write_specs(home), End(State.COMPLETED, ""))
     assert main(["rm", "far-1"]) == 2 and "add --yes to confirm" in capsys.readouterr().err
     assert main(["rm", "*", "--yes"]) == 2, "they are in two places"
     assert f"these runs are on {HERE.address}, this machine" in capsys.readouterr().err and here.folder.exists()
 
 
-def test_python_has_the_same_functions(
-    run_file: Path, home: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_python_has_the_same_functions(run_file: Path, home: Path, far: Path, capsys: Capsys) -> None:
     run = api.submit(run_file, settings=['--env=A=it\'s "so"', 'command=[sh, -c, "echo $A; test -e ../../../enough"]'])
     assert run.wait(120).state is State.FAILED and run.status().state is State.FAILED
     assert run == api.open_run("last") and run.metrics() == []
@@ -171,26 +159,20 @@ def test_python_has_the_same_functions(
         api.submit(run_file, held="last", after=["last"])
 
 
-def test_a_run_is_submitted_again_on_the_login_node(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_submitted_again_on_the_login_node(run_file: Path, far: Path, capsys: Capsys) -> None:
     run = api.submit(run_file)
     run.wait(120)
     (run_file.parent / "program.sh").write_text("echo edited since\n")
-    assert main(["reproduce", run.id]) == 0
-    again = api.open_run(capsys.readouterr().out.strip())
+    again = api.open_run(prints(capsys, "reproduce", run.id).strip())
     assert again.wait(120).state is State.COMPLETED and again == api.open_run("last") and again.id.startswith("asked-")
     assert (far / "torusrun/runs" / again.id / "code/program.sh").read_text() == "echo ran\n"
     assert again.provenance()["reproduces"] == run.id
-    assert main(["show", again.id]) == 0
-    assert f"{run.id}: nothing can be compared" in capsys.readouterr().out
+    assert f"{run.id}: nothing can be compared" in prints(capsys, "show", again.id)
     assert main(["reproduce", run.id, "--compare", again.id, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == [run.id, again.id]
 
 
-def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(run_file: Path, far: Path, capsys: Capsys) -> None:
     (run_file.parent / "program.sh").write_text('test "$N" = 1 || test -e ../../../../enough\n')
     assert main(["submit", str(run_file), "--sweep", "env.N=1,2", "--dry-run"]) == 0
     assert "2 members" in capsys.readouterr().out and not remote_runs.runs()
@@ -199,24 +181,19 @@ def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
     assert [run.run for run in remote_runs.runs()] == [f"{sweep}.0", f"{sweep}.1"]
     folder = far / "torusrun/runs" / sweep
     assert (folder / f"{sweep}.1/code/program.sh").exists()
-    assert main(["status"]) == 0
-    assert "2 members: 1 FAILED, 1 COMPLETED" in capsys.readouterr().out
-    assert main(["status", sweep, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["members"]
+    assert "2 members: 1 FAILED, 1 COMPLETED" in prints(capsys, "status")
+    rows = json.loads(prints(capsys, "status", sweep, "--json"))["members"]
     assert [(row["settings"], row["state"]) for row in rows] == [
         ({"env.N": "1"}, "COMPLETED"),
         ({"env.N": "2"}, "FAILED"),
     ]
-    assert main(["logs", sweep]) == 2
-    assert f"{sweep!r} is a sweep: name one of its members" in capsys.readouterr().err
+    assert f"{sweep!r} is a sweep: name one of its members" in refuses(capsys, "logs", sweep)
     (far / "torusrun/enough").touch()
-    assert main(["resume", sweep[:-1], "--wait"]) == 0
-    assert f"1 member of {sweep} resumed: {sweep}.1\n" in capsys.readouterr().out
+    assert f"1 member of {sweep} resumed: {sweep}.1\n" in prints(capsys, "resume", sweep[:-1], "--wait")
     assert main(["collect", sweep, str(run_file.parent / "members")]) == 0
     assert {path.name for path in (run_file.parent / "members").iterdir()} == {f"{sweep}.0", f"{sweep}.1"}
     assert not [*far.glob(".cache/torusrun/sent-*")], "the run has the copy of its code"
-    assert main(["cancel", sweep]) == 2
-    assert "none of which is waiting or running" in capsys.readouterr().err
+    assert "none of which is waiting or running" in refuses(capsys, "cancel", sweep)
     there = api.open_sweep("last")
     assert [view.state for view in there.wait()] == [State.COMPLETED] * 2
     assert there.settings() == [{"env.N": "1"}, {"env.N": "2"}]
@@ -224,12 +201,12 @@ def test_a_sweep_is_submitted_followed_and_resumed_on_the_login_node(
         there.resume()
 
 
-def test_a_sweep_whose_members_have_other_code_is_refused(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_whose_members_have_other_code_is_refused(run_file: Path, capsys: Capsys) -> None:
     assert main(["submit", str(run_file), "--sweep", "code=.,none"]) == 2
     assert "all members of a sweep have the same code" in capsys.readouterr().err and not remote_runs.runs()
 
 
-def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: Capsys) -> None:
     site = ["--site", str(run_file.parent / "site.yaml")]
     for words in (["image", "ls", *site], ["image", "build", "x", *site], ["calibrate", str(run_file)]):
         run_file.write_text("name: asked\nsite: ./site.yaml\ntrain: {}\n")
@@ -237,27 +214,22 @@ def test_verbs_that_go_through_no_login_node_say_so(run_file: Path, capsys: pyte
         assert f"through {HERE.address}, and `torusrun {words[0]}" in capsys.readouterr().err
 
 
-def test_an_image_is_checked_on_the_login_node(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(run_file), "--check"]) == 0
-    assert "the run has no image" in capsys.readouterr().out
+def test_an_image_is_checked_on_the_login_node(run_file: Path, capsys: Capsys) -> None:
+    assert "the run has no image" in prints(capsys, "plan", str(run_file), "--check")
     assert main(["plan", str(run_file), "--check", "--set", "image=/nowhere/image.sif"]) in (2, 3)
     assert "/nowhere/image.sif" in capsys.readouterr().err
 
 
-def test_the_memory_of_bad_nodes_is_on_the_login_node(
-    run_file: Path, far: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_memory_of_bad_nodes_is_on_the_login_node(run_file: Path, far: Path, capsys: Capsys) -> None:
     site = run_file.parent / "site.yaml"
     site.write_text(SITE + "forget_bad_nodes: 2h\n")
     assert main(["nodes", "add", "n[3-4]", "--site", str(site), "--reason", 'it\'s "slow"']) == 0
     assert (far / ".local/state/torusrun/bad_nodes.jsonl").exists() and not memory.events()
     assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 0
     assert capsys.readouterr().out == "left out of the next requests: n3, n4\nforgiven: n4 (site)\n"
-    assert main(["nodes", "--site", str(site), "--json"]) == 0
-    (host,) = json.loads(capsys.readouterr().out)["nodes"]
+    (host,) = json.loads(prints(capsys, "nodes", "--site", str(site), "--json"))["nodes"]
     assert (host["host"], host["reason"], host["site"]) == ("n3", 'it\'s "slow"', "site")
     assert round(host["until_s"] - host["last_s"]) == 7200, "the rules are those of the site here"
-    assert main(["nodes", "forgive", "n4", "--site", str(site)]) == 2
-    assert "n4 was not blamed" in capsys.readouterr().err
+    assert "n4 was not blamed" in refuses(capsys, "nodes", "forgive", "n4", "--site", str(site))
     assert main(["submit", str(run_file)]) == 0
     assert "torusrun: bad, but still requested: n3" in capsys.readouterr().err

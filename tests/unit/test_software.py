@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.keys.load import load
 from torusrun.orchestrator.keys.shared import Software
@@ -43,7 +44,7 @@ def test_the_lines_of_each_kind(software: Software, lines: list[str]) -> None:
 
 
 @pytest.fixture
-def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(home: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(SITE)
     words = [sys.executable, "-m", "venv", "--without-pip", "own"]
@@ -52,15 +53,14 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-def test_check_reports_what_the_environment_of_a_run_has(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "run.yaml", "--check"]) == 0
-    printed = capsys.readouterr().out
+def test_check_reports_what_the_environment_of_a_run_has(project: Path, capsys: Capsys) -> None:
+    printed = prints(capsys, "plan", "run.yaml", "--check")
     assert f"ok       environment        {project}/own/bin/python: Python 3." in printed
     assert "warning  PyTorch            torch cannot be imported: " in printed and "MPI" in printed
 
 
 def test_a_missing_environment_is_one_failure_and_an_image_has_its_software_inside(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, capsys: Capsys
 ) -> None:
     assert main(["plan", "run.yaml", "--check", "--set", "environment.venv=/no/such"]) == 2
     assert "`source /no/such/bin/activate`: " in capsys.readouterr().out
@@ -86,10 +86,9 @@ def test_a_torch_that_does_not_fit_the_nodes_fails(project: Path) -> None:
     ]
 
 
-def test_the_script_activates_the_site_s_software_first(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_activates_the_site_s_software_first(project: Path, capsys: Capsys) -> None:
     Path("site.yaml").write_text(f"{SITE}environment: {{venv: {project}/own}}\n")
-    assert main(["submit", "run.yaml", "--dry-run", "--quiet", "--set", "environment={conda: late}"]) == 0
-    script = capsys.readouterr().out
+    script = prints(capsys, "submit", "run.yaml", "--dry-run", "--quiet", "--set", "environment={conda: late}")
     own, late = f"source {project}/own/bin/activate", "conda activate late"
     assert 0 < script.index(f"\n{own}\n") < script.index(f"\n{late}\n")
 
@@ -109,9 +108,8 @@ def test_the_script_activates_the_site_s_software_first(project: Path, capsys: p
         ("{vnv: a}", "did you mean 'venv'?"),
     ],
 )
-def test_what_does_not_fit(given: str, says: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "run.yaml", "--set", f"environment={given}"]) == 2
-    assert says in capsys.readouterr().err
+def test_what_does_not_fit(given: str, says: str, project: Path, capsys: Capsys) -> None:
+    assert says in refuses(capsys, "plan", "run.yaml", "--set", f"environment={given}")
 
 
 # A shell's `module` as version 3.2.13 has it (returns 0 after a failure), with what its program printed.
@@ -126,9 +124,7 @@ export LOADEDMODULES=
 """
 
 
-def test_a_module_that_does_not_load_is_noticed_although_nothing_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_does_not_load_is_noticed_although_nothing_fails(tmp_path: Path, monkeypatch: Patch) -> None:
     start = tmp_path / "start.sh"
     start.write_text(MODULE_3)
     monkeypatch.setenv("BASH_ENV", str(start))
@@ -140,7 +136,7 @@ def test_a_module_that_does_not_load_is_noticed_although_nothing_fails(
     )
 
 
-def test_a_machine_without_modules_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_modules_says_so(monkeypatch: Patch) -> None:
     for name in ("BASH_ENV", "MODULESHOME", "LMOD_PKG", "BASH_FUNC_module%%"):
         monkeypatch.delenv(name, raising=False)
     failed = login(Site("slurm", "srun"), Software(modules=("torusrun-none/1",))).modules_failed
