@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.unit.run_folders import make, write_specs
-from tests.unit.test_views_watch import FOLLOW
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.cli.main import VERBS, main
 from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.show.screen.pages import Window
+from torusrun.training.counted import all_of, counted
 from torusrun.training.recipe.key import key_of
 from torusrun.training.recipe.near import did_you_mean, edits, nearest
 
@@ -59,22 +57,6 @@ def test_a_reason_is_one_line_as_text_and_as_json(run: RunFolder, capsys: pytest
     assert line.endswith(f"  {reason}")
 
 
-def test_the_progress_bar_takes_a_reason_for_no_markup(run: RunFolder) -> None:
-    """On a terminal of its own: the bar is drawn only there. Before the first step it shows the reason."""
-    run.metrics.unlink()
-    keeper, terminal = pty.openpty()
-    said = subprocess.run(
-        [sys.executable, "-c", FOLLOW, run.run_id],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "300"}, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    os.close(terminal)
-    shown = os.read(keeper, 1 << 16).decode()
-    os.close(keeper)
-    assert said.returncode == 1
-    assert "[/foo]" in shown and "\x1b]0;" not in shown and "Traceback" not in shown
-
-
 # Suggestions for misspelt words: near ones, and no others.
 
 
@@ -113,3 +95,37 @@ def test_a_near_word_is_suggested(word: str, valid: list[str], meant: str) -> No
 )  # fmt: skip
 def test_a_far_word_is_not_suggested(word: str, valid: list[str]) -> None:
     assert did_you_mean(word, valid) == ""
+
+
+# Counts in words: 1 rank, 2 ranks, and no row of none.
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "words"),
+    [
+        (0, "rank", "0 ranks"), (1, "rank", "1 rank"), (1024, "GPU", "1,024 GPUs"), (2, "switch", "2 switches"),
+        (20, "epoch", "20 epochs"),
+    ],
+)  # fmt: skip
+def test_a_count_has_its_noun_in_the_right_number(count: int, noun: str, words: str) -> None:
+    assert counted(count, noun) == words
+
+
+def test_all_of_one_is_the_one() -> None:
+    assert (all_of(1, "rank"), all_of(4, "rank")) == ("the rank", "all 4 ranks")
+
+
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [((1,), "1 rank in one group"), ((2, 1), "1 row of 2 ranks"), ((4, 16, 2), "2 groups of 16 rows of 4 ranks")],
+)
+def test_a_grid_in_words(dims: tuple[int, ...], words: str) -> None:
+    assert Grid(dims).words == words
+
+
+@pytest.mark.parametrize(
+    ("top", "rows", "of_all", "words"),
+    [(2, 5, 16, "rows 3-7 of 16"), (0, 20, 16, "rows 1-16 of 16"), (0, 5, 1, "row 1 of 1"), (0, 0, 0, "no rows")],
+)
+def test_the_rows_of_a_window_in_words(top: int, rows: int, of_all: int, words: str) -> None:
+    assert Window(top, rows).words(of_all) == words
