@@ -18,13 +18,13 @@ from tests.lab.apptainer.images import requirements
 from tests.lab.cluster import Cluster
 from tests.lab.slurm import SlurmLab
 from torusrun.orchestrator.images import runtime
-from torusrun.orchestrator.images.builds.build import COMPRESSIONS
 from torusrun.orchestrator.images.command import ContainerExec, inside
 
 ROUNDS = 5
 LIMIT_S = 900.0
 NODES, RANKS_PER_NODE = 4, 2
 RANKS = NODES * RANKS_PER_NODE
+COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
 STARTED = "lz4"  # the compression of the image that the 8 ranks start in
 PROGRAMS = {"pass": "pass", "import torch": "import torch"}
 

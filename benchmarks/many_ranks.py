@@ -1,4 +1,4 @@
-"""The start of 128 programs at once on one machine: on the host, with a mount each, with one mount, from a folder.
+"""The start of 128 programs at once on one machine: on the host, with a mount each, from a folder.
 
 `python -m benchmarks.many_ranks [ROUNDS]`, as root on Debian, because it installs Apptainer's lab; the programs run as
 an ordinary user. Each is busybox's `true`, so that only the container's own time is measured.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.lab.apptainer import ApptainerLab
 from torusrun.orchestrator.images import runtime
-from torusrun.orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
+from torusrun.orchestrator.images.command import ContainerExec, inside
 
 RANKS, ROUNDS = 128, 5
 USER = 65534
@@ -56,20 +56,14 @@ def main() -> None:
         bench = Bench(Path(name))
         image = str(bench.folder / "tiny.sif")
         bench.run([found.command, "build", image, str(apptainer.tiny)])
-        one = ContainerExec(found, image, directory="/", instance="many-ranks")
         mounted = ContainerExec(found, image, directory="/")
         folder = ContainerExec(found, str(apptainer.tiny), directory="/")
         cases = {
             "on the host": (str(apptainer.tiny / "bin" / "busybox"), "true"),
             "a mount each": inside(mounted, ["true"], {}, {}).argv,
-            "one mount": inside(one, ["true"], {}, {}).argv,
             "a folder": inside(folder, ["true"], {}, {}).argv,
         }
-        bench.run(start_instance(one, {}).argv)
-        try:
-            turns = [{case: bench.together_s(argv) for case, argv in cases.items()} for _ in range(rounds + 1)]
-        finally:
-            bench.run(stop_instance(one, one.instance))
+        turns = [{case: bench.together_s(argv) for case, argv in cases.items()} for _ in range(rounds + 1)]
     what = f"{RANKS} starts of `true` at once, {os.cpu_count()} cores, {found}"
     print(f"{time.strftime('%Y-%m-%d')}, {what}; medians of {rounds} rounds in turns\n")
     for case in cases:

@@ -42,6 +42,8 @@ def _rows(prefix: str, described: dict[str, Any], defaults: dict[str, Any]) -> l
         # A record that may be left out, or a list of them: its own keys follow.
         if "properties" in inner:
             rows += _rows(f"{prefix}{key}.", inner, {})
+        elif "properties" in (named := value.get("additionalProperties") or {}):
+            rows += _rows(f"{prefix}{key}.NAME.", named, {})
         elif "properties" in value.get("items", {}):
             rows += _rows(f"{prefix}{key}[].", value["items"], {})
     return rows

@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from tests import machine
 from tests.lab import apptainer
-from tests.lab.apptainer import ApptainerLab
+from tests.lab.apptainer import ApptainerLab, images
 from tests.lab.cluster import Busy, Cluster, packages
 from tests.lab.gridengine import GridEngineLab
 from tests.lab.slurm import SlurmLab
@@ -173,6 +173,7 @@ def apptainer_lab(slurm_lab: SlurmLab) -> ApptainerLab:
     lab = ApptainerLab()
     lab.install()
     slurm_lab.add_to_path(lab.path)
+    slurm_lab.user_env["APPTAINER_MKSQUASHFS_ARGS"] = images.COMPRESSION  # gzip takes minutes on a busy machine
     return lab
 
 

@@ -22,7 +22,7 @@ from tests.e2e.places import BATCH, IMAGES, Place, assert_same_bits, ledger, met
 
 HOST_KINDS = {fault.kind for fault in hosts.FAULTS}
 APART = 150  # steps between the earliest steps of two faults of a run
-REST = 300  # steps after the last fault of a run: on a busy machine it takes seconds to strike
+REST = 3000  # steps after the last fault of a run: it takes seconds to strike, and more until a host is back
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
 from pathlib import Path
@@ -101,13 +101,13 @@ def check_makable(folder: Path, mend: str = "") -> None:
     check(existing, only_above=existing != folder)
 
 
-def check(folder: Path, *, only_above: bool = False, owners: Sequence[int] = ()) -> None:
-    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder; `owners` are trusted.
+def check(folder: Path, *, only_above: bool = False) -> None:
+    """Raise SiteError if a stranger could put a file into `folder`, or replace the folder.
 
     With `only_above`, `folder` is a parent of the folder that must be trusted.
     """
     with explained(f"{folder}: this folder cannot be used"):
-        reason = objection(str(folder), only_above, tuple(owners))
+        reason = objection(str(folder), only_above)
     if reason:
         raise SiteError(reason)
 

@@ -53,11 +53,6 @@ def descendants(pid: int) -> list[int]:
     return pids
 
 
-def child_of(pid: int) -> int:
-    """The first process that `pid` started; `pid` itself if it has started none."""
-    return next(iter(children(pid)), pid)
-
-
 def with_in_environment(text: str) -> list[int]:
     """The other processes whose environment has `text`, as far as this user may read it."""
     pids = []

@@ -15,15 +15,15 @@ WRITE = 2
 MOST_LINKS = 40  # as the kernel follows
 
 
-def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" = ()) -> str:
+def objection(folder: str, only_above: bool = False) -> str:
     """How a stranger could put a file into `folder`, or replace the folder; '' if that is impossible.
 
     The folder must belong to its user or the system, and only its owner may write it, unless it is sticky, as /tmp is.
     The same holds for its parents, but a group of the user may share those (docs/concepts/security.md). With
-    `only_above` the folder is one of these parents. `owners` are users who are trusted as well. Raises OSError.
+    `only_above` the folder is one of these parents. Raises OSError.
     """
     for link in _links(folder):
-        reason = objection(os.path.dirname(link), True, owners) or _objection_to_link(link, owners)
+        reason = objection(os.path.dirname(link), True) or _objection_to_link(link)
         if reason:
             return reason
     place, trusted = os.path.realpath(folder), not only_above
@@ -32,7 +32,7 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
         if not stat.S_ISDIR(status.st_mode):
             return place + ": this is not a folder"
         shared = not trusted and status.st_mode & stat.S_IWGRP and status.st_gid in [os.getegid()] + os.getgroups()
-        if is_stranger(status.st_uid, owners) and not shared:
+        if is_stranger(status.st_uid) and not shared:
             reason = f"this folder belongs to user {status.st_uid}, who can replace its files"
             return f"{place}: {reason}; name one of your own"
         mine = status.st_uid == os.geteuid()
@@ -41,7 +41,7 @@ def objection(folder: str, only_above: bool = False, owners: "tuple[int, ...]" =
             mode = f"{stat.S_IMODE(status.st_mode):04o}"
             reason = f"other users can write to this folder (mode {mode}) and replace torusrun's files in it"
             return f"{place}: {reason}; {'`chmod go-w` it, or ' if mine else ''}name another folder"
-        listed = "" if status.st_mode & stat.S_ISVTX else _listed_writer(place, owners)
+        listed = "" if status.st_mode & stat.S_ISVTX else _listed_writer(place)
         if listed:
             reason = f"its access list lets {listed} write to this folder and replace torusrun's files in it"
             return f"{place}: {reason}; {'`setfacl -b` it, or ' if mine else ''}name another folder"
@@ -68,15 +68,15 @@ def _links(folder: str) -> "list[str]":
     return links
 
 
-def _objection_to_link(link: str, owners: "tuple[int, ...]") -> str:
+def _objection_to_link(link: str) -> str:
     """How a stranger could change a link; '' if that is impossible. The parents of the link are checked elsewhere."""
     owner = os.lstat(link).st_uid
-    if is_stranger(owner, owners) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
+    if is_stranger(owner) and os.stat(os.path.dirname(link)).st_mode & stat.S_IWOTH:
         return f"{link}: this link belongs to user {owner}, who can change its target; name a folder of your own"
     return ""
 
 
-def _listed_writer(folder: str, owners: "tuple[int, ...]") -> str:
+def _listed_writer(folder: str) -> str:
     """The first user or group in the access list of a folder that may write and is a stranger; '' without any."""
     try:
         content = os.getxattr(folder, ACCESS_LIST)[4:]
@@ -85,16 +85,16 @@ def _listed_writer(folder: str, owners: "tuple[int, ...]") -> str:
     entries = list(struct.iter_unpack("<HHI", content[: len(content) // 8 * 8]))
     mask = next((allowed for tag, allowed, _ in entries if tag == MASK), WRITE)
     for tag, allowed, number in entries:
-        if allowed & mask & WRITE and tag == NAMED_USER and is_stranger(number, owners):
+        if allowed & mask & WRITE and tag == NAMED_USER and is_stranger(number):
             return f"user {number}"
         if allowed & mask & WRITE and tag == NAMED_GROUP and number not in [os.getegid()] + os.getgroups():
             return f"group {number}"
     return ""
 
 
-def is_stranger(user: int, owners: "tuple[int, ...]" = ()) -> bool:
-    """Whether a user is neither that of this process, nor the system, nor one of the trusted `owners`."""
-    return user not in (os.geteuid(), ROOT, _unmapped()) + owners
+def is_stranger(user: int) -> bool:
+    """Whether a user is neither that of this process nor the system."""
+    return user not in (os.geteuid(), ROOT, _unmapped())
 
 
 def _unmapped() -> int:

@@ -27,22 +27,22 @@ GONE_LOOK_S = 60.0  # between looks for an attempt without a record of its end: 
 Start = Callable[[Streams], int]
 
 
-def forward(run: RunFolder, port: int, *, rank: int, host: str, listen: str) -> int:
-    """Lead a local port (base/listening.py) to `port` on the host of a rank, or on `host`; DONE at the attempt's end.
+def forward(run: RunFolder, port: int, *, rank: int, listen: str) -> int:
+    """Lead a local port (base/listening.py) to `port` on the host of a rank; DONE at the attempt's end.
 
-    Raises UserError if the run is not running or has no such rank or host, or if the local port cannot be opened.
+    Raises UserError if the run is not running or has no such rank, or if the local port cannot be opened.
     """
     read_place(port, listen)  # a mistake in the request comes before the state of the run
-    there = beside(run, rank, host)
-    here = client.of(there.plan.site).scheduler.traits.one_machine or there.host == socket.gethostname()
+    place = beside(run, rank)
+    here = client.of(place.plan.site).scheduler.traits.one_machine or place.host == socket.gethostname()
     listening = Listening(port, listen, here=here)
-    words = process.module(there.plan.python, PROGRAM, str(port))
-    attempt = _Attempt(run, there)
-    listening.announce(f"port {port} of {there.host}")
+    words = process.module(place.plan.python, PROGRAM, str(port))
+    attempt = _Attempt(run, place)
+    listening.announce(f"port {port} of {place.host}")
     listening.serve(
-        lambda link: carry(link, lambda streams: there.start(words, terminal=False, streams=streams)), attempt.is_over
+        lambda link: carry(link, lambda streams: place.start(words, terminal=False, streams=streams)), attempt.is_over
     )
-    warn(f"attempt {there.attempt.number} of {run.run_id} has ended ({attempt.end}), and so has the forward")
+    warn(f"attempt {place.attempt.number} of {run.run_id} has ended ({attempt.end}), and so has the forward")
     return DONE
 
 
@@ -60,16 +60,16 @@ def carry(link: socket.socket, start: Start) -> None:
             os.close(their_input)
             os.close(their_output)
 
-    program, there = threading.Thread(target=run, daemon=True), leading.Pieces(Streams(input_, output))
+    program, pieces = threading.Thread(target=run, daemon=True), leading.Pieces(Streams(input_, output))
     program.start()
     try:
-        leading.lead(link, there)
+        leading.lead(link, pieces)
     except SiteError as error:
         raise failed[0] if failed else error from None
     finally:
-        there.shutdown(socket.SHUT_RDWR)  # the program ends with its input
+        pieces.shutdown(socket.SHUT_RDWR)  # the program ends with its input
         program.join()
-        there.close()
+        pieces.close()
 
 
 class _Attempt:

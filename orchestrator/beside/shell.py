@@ -12,7 +12,6 @@ from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.beside.shells.opening import open_shell
-from torusrun.orchestrator.place.hosts.hostlist import fold
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.attempts.script import python_path
 from torusrun.orchestrator.run.folder import index, ledger
@@ -30,11 +29,11 @@ def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) 
     In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
     SiteError if its host cannot be reached.
     """
-    there = beside(run, rank)
+    place = beside(run, rank)
     inside = process.module(
-        there.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", there.attempt.folder, str(rank)
+        place.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", place.attempt.folder, str(rank)
     )
-    return there.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
+    return place.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,19 @@ class Beside:
         return asked.shell(self.job, self.host, argv, terminal=terminal, streams=streams)
 
 
-def beside(run: RunFolder, rank: int, host: str = "") -> Beside:
-    """The host of a rank of a run, or `host` if it is named. Raises as `shell` does."""
+def beside(run: RunFolder, rank: int) -> Beside:
+    """The host of a rank of a run. Raises as `shell` does."""
     index.own(run)
     seen = look(run)
     if seen.state is not State.RUNNING or seen.job is None:
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): this needs a running rank")
     attempt = run.attempt(seen.attempt)
-    found = _host(run, attempt, rank, host)
+    host = _host(run, attempt, rank)
     started = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
-    return Beside(attempt, read_plan(run, seen.attempt), started.job if started else seen.job, found)
+    return Beside(attempt, read_plan(run, seen.attempt), started.job if started else seen.job, host)
 
 
-def _host(run: RunFolder, attempt: Attempt, rank: int, host: str) -> str:
+def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:
     kept = read_object(attempt.placement)
     if kept is None:
         raise UserError(f"{run.run_id}: its ranks have not been placed yet; try again in a moment")
@@ -79,11 +78,6 @@ def _host(run: RunFolder, attempt: Attempt, rank: int, host: str) -> str:
         slots = Placement.from_json(kept).slots
     except (KeyError, TypeError, ValueError):
         raise damaged(attempt.placement, "it is not a placement") from None
-    hosts = list(dict.fromkeys(slot.host for slot in slots))
-    if host and host not in hosts:
-        raise UserError(f"--host {host}: {run.run_id} runs on {fold(hosts)}")
-    if host:
-        return host
     if not 0 <= rank < len(slots):
         raise UserError(f"--rank {rank}: {run.run_id} has ranks 0 to {len(slots) - 1}")
     return slots[rank].host

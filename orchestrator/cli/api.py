@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.states import State
-from torusrun.orchestrator.cli.dryrun.look import DryRun
-from torusrun.orchestrator.cli.dryrun.look import dry_run as look_ahead
-from torusrun.orchestrator.cli.handle import Run
+from torusrun.orchestrator.cli.dry_run import DryRun
+from torusrun.orchestrator.cli.dry_run import dry_run as look_ahead
+from torusrun.orchestrator.cli.handle import Run, Sweep
 from torusrun.orchestrator.keys.load import RunSource, folder_of, is_sweep
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.attempts.create import Origin
 from torusrun.orchestrator.run.attempts.in_hold import duration, held_plan
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.submit import first as submit_first
-from torusrun.orchestrator.run.bad_nodes import memory
-from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.plan import Plan, plan
@@ -32,7 +30,6 @@ from torusrun.training.checkpoint.manifest import Checkpoint
 if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handles_there import RunThere as RunThere
     from torusrun.orchestrator.cli.handles_there import SweepThere as SweepThere
-    from torusrun.orchestrator.cli.sweep_handle import Sweep as Sweep
     from torusrun.orchestrator.sweeps.plans import PlannedSweep as PlannedSweep
 
 
@@ -64,7 +61,7 @@ def submit(
 
         host = of(planned.site)
         options = remote_runs.awaited_on(host, after, after_any)
-        options += [f"--in={remote_runs.held_on(host, held)}"] if held else []
+        options += [f"--in={held}"] if held else []
         return RunThere(submit_there("submit", planned, path, options, site=site, settings=settings))
     folder = absolute(folder_of(path))
     if held:
@@ -114,8 +111,6 @@ def sweep(
     They begin when the runs `after` are COMPLETED and the runs `after_any` are over. `planned` are the plans, if the
     caller has made them. Raises as `submit` does.
     """
-    from torusrun.orchestrator.cli.sweep_handle import Sweep
-
     later = bool(after or after_any)
     planned = planned or plan_sweep(path, site=site, settings=settings, values=values, at_once=at_once, later=later)
     if planned.site.host:
@@ -142,11 +137,10 @@ def sweep(
 def open_sweep(word: str) -> Sweep:
     """A sweep by its id, the beginning of its id, the id of a member, or 'last'."""
     from torusrun.orchestrator.cli.handles_there import SweepThere
-    from torusrun.orchestrator.cli.sweep_handle import Sweep
     from torusrun.orchestrator.remote import remote_runs
 
-    if there := remote_runs.sweep(word, of_any=True):
-        return SweepThere(there)
+    if known := remote_runs.sweep(word, of_any=True):
+        return SweepThere(known)
     return Sweep(find_sweep(word)[0])
 
 
@@ -203,26 +197,17 @@ def open_run(word: str) -> Run:
     from torusrun.orchestrator.cli.handles_there import RunThere
     from torusrun.orchestrator.remote import remote_runs
 
-    if there := remote_runs.find(word):
-        return RunThere(there)
+    if known := remote_runs.find(word):
+        return RunThere(known)
     return Run(index.find(word))
 
 
-def bad_nodes() -> list[BlamedNode]:
-    """The hosts of all sites that broke runs, and whether requests from this machine leave them out now (`bad`)."""
-    return memory.blamed()
-
-
 def __getattr__(name: str) -> Any:
-    """The classes of sweeps and of runs on login nodes."""
+    """The classes of runs on login nodes, and of planned sweeps."""
     if name in ("RunThere", "SweepThere"):
         from torusrun.orchestrator.cli import handles_there
 
         return getattr(handles_there, name)
-    if name == "Sweep":
-        from torusrun.orchestrator.cli.sweep_handle import Sweep
-
-        return Sweep
     if name == "PlannedSweep":
         from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
@@ -231,7 +216,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "BlamedNode",
     "Checkpoint",
     "DryRun",
     "Plan",
@@ -243,7 +227,6 @@ __all__ = [
     "SweepThere",
     "TorusrunError",
     "View",
-    "bad_nodes",
     "dry_run",
     "hold",
     "open_run",

@@ -71,7 +71,7 @@ def _meant(verb: str, args: argparse.Namespace) -> list[Known]:
     from torusrun.orchestrator.remote import remote_runs
 
     if verb == "status":  # of several hosts it merges the rows
-        is_plain = not (args.long or args.disk or args.if_there or args.state or args.site)
+        is_plain = not (args.long or args.if_there or args.state or args.site)
         one_word = args.run_ids[0] if is_plain and len(args.run_ids) == 1 else ""
         return [sweep] if (sweep := remote_runs.sweep(one_word)) else []
     if hasattr(args, "run_id"):
@@ -111,8 +111,6 @@ def _act(verb: str, words: Sequence[str], args: argparse.Namespace, known: Seque
     host, waits = known[0].host, getattr(args, "wait", False)
     replaced: dict[str, Sequence[str]] = {"run_ids": [run.run for run in known], "wait": ()}
     replaced |= {"yes": ["--yes"]} if verb == "rm" else {}
-    if held := getattr(args, "held", ""):
-        replaced["held"] = [remote_runs.held_on(host, held)]
     try:
         ended = call.captured(host, call.words(verb, *_options(verb, words, replaced), buffered=True))
     except LinkLost as error:
@@ -148,7 +146,7 @@ def _passed(host: LoginHost, verb: str, options: Sequence[str]) -> int:
     from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet
     from torusrun.orchestrator.remote import call
 
-    if verb in ON_TERMINAL and draws() and sys.stdin.isatty() and sys.stdout.isatty():
+    if verb in ON_TERMINAL and host.by_ssh and draws() and sys.stdin.isatty() and sys.stdout.isatty():
         return call.interact(host, [verb, *options], terminal=True)
     words = call.words(verb, *options, *(["--quiet"] if is_quiet() and "--quiet" not in options else []))
     return call.call(host, words, call.shown(sys.stdout), call.shown(sys.stderr), limits=call.ENDLESS)

@@ -1,29 +1,33 @@
-"""The Python interface of a run: its state, its metrics, and its verbs."""
+"""The Python interface of a run, and of a sweep: their states, their metrics, and their verbs."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from torusrun.orchestrator.run.attempts.cancel import cancel
+from torusrun.orchestrator.run.attempts.cancel import cancel, cancel_all
 from torusrun.orchestrator.run.attempts.in_hold import find as find_held
 from torusrun.orchestrator.run.attempts.reproduce import plan_again, reproduce
 from torusrun.orchestrator.run.attempts.resume import resume
 from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.events import Changes
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
+from torusrun.orchestrator.run.folder.sweep_folder import find as find_sweep
 from torusrun.orchestrator.run.plan.attempt_plan import changes
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, read_account
-from torusrun.orchestrator.run.state.follow import follow
+from torusrun.orchestrator.run.state.follow import follow, follow_all
 from torusrun.orchestrator.run.state.poll import look, views
 from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.run.state.view import View
 from torusrun.training.checkpoint.manifest import Checkpoint, newest_complete
+from torusrun.training.counted import counted
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ class Run:
         all later ones. It runs in the held allocation `held`, or in its own job. Raises the errors of
         `attempts.resume.resume`.
         """
-        made = changes(time, nodes, grid, exclude)
+        return self._resume(changes(time, nodes, grid, exclude), force, new_image, held)
+
+    def _resume(self, made: Changes, force: bool, new_image: bool, held: str) -> Path | None:
         into = find_held(held) if held else None
         return resume(self.folder, made, force=force, new_image=new_image, into=into)
 
@@ -115,8 +121,8 @@ class Run:
 
         return shell(self.folder, rank, command, terminal=terminal)
 
-    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
-        """Forward a local port to `port` on the host of a rank, or on `host`, until the attempt ends; then 0.
+    def forward(self, port: int, *, rank: int = 0, listen: str = "") -> int:
+        """Forward a local port to `port` on the host of a rank until the attempt ends; then 0.
 
         The local port is `listen` ('6007', '0.0.0.0:6007'), or `port` or a free one of loopback; its address is
         printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
@@ -124,7 +130,7 @@ class Run:
         """
         from torusrun.orchestrator.beside.forward import forward
 
-        return forward(self.folder, port, rank=rank, host=host, listen=listen)
+        return forward(self.folder, port, rank=rank, listen=listen)
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""
@@ -135,9 +141,10 @@ class Run:
 
     def collect(self, into: str | Path, *, checkpoints: str = "newest", only: str = "") -> Path:
         """Copy the results of the run into a new folder; see `torusrun collect --help`."""
+        from torusrun.orchestrator.base.terminal.remarks import warn
         from torusrun.orchestrator.upkeep.collect import collect
 
-        return collect(self.folder, Path(into), checkpoints, only=patterns.parse_list(only))
+        return collect(self.folder, Path(into), checkpoints, warn, patterns.parse_list(only))
 
     def export(self, into: str | Path, kind: str = "csv") -> Path:
         """Write the metrics as a file into the folder `into`/RUN, replacing an earlier one; the file's absolute path.
@@ -159,3 +166,85 @@ class Run:
         from torusrun.orchestrator.show.page import document
 
         return document.html([self.folder])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A submitted sweep: a handle on its folder."""
+
+    folder: SweepFolder
+
+    @property
+    def id(self) -> str:
+        return self.folder.sweep_id
+
+    @property
+    def folders(self) -> list[RunFolder]:
+        """The folders of its members, without those that were removed."""
+        return find_sweep(self.id)[1]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Its members."""
+        return [Run(folder) for folder in self.folders]
+
+    def status(self) -> list[View]:
+        """The current view of each member. It queries the scheduler if necessary."""
+        return views(self.folders)
+
+    def results(self) -> list[dict[str, float]]:
+        """The newest value of each metric of each member."""
+        from torusrun.orchestrator.sweeps.table import results
+
+        return [results(folder) for folder in self.folders]
+
+    def settings(self) -> list[dict[str, str]]:
+        """The settings in which the members differ, by number; of a study those that it has chosen so far.
+
+        Raises SiteError if the sweep is damaged.
+        """
+        return self.folder.settings()
+
+    def cancel(self) -> None:
+        """End the members that are not over. Raises the first error."""
+        left = [run for run, view in zip(self.folders, self.status(), strict=True) if not view.state.over]
+        for error in cancel_all(left).values():
+            raise error
+
+    def resume(
+        self,
+        *,
+        time: str | None = None,
+        nodes: int | None = None,
+        grid: str | None = None,
+        exclude: Sequence[str] = (),
+        force: bool = False,
+    ) -> list[Run]:
+        """Submit a new attempt of each member that is over and not COMPLETED, together; these members.
+
+        The changes are those of `Run.resume`. Raises the errors of `sweeps.resume.resume`.
+        """
+        return self._resume(changes(time, nodes, grid, exclude), force)
+
+    def _resume(self, made: Changes, force: bool) -> list[Run]:
+        from torusrun.orchestrator.sweeps.resume import resume as resume_members
+
+        return [Run(folder) for folder in resume_members(self.folder, self.folders, made, force=force)]
+
+    def wait(self, timeout_s: float | None = None) -> list[View]:
+        """Wait until all members are over; their last views. Raises TimeoutError as `Run.wait` does."""
+        with closing(self._follow()) as followed:
+            return self._last_of(followed, timeout_s)
+
+    def _last_of(self, followed: Iterable[Sequence[View]], timeout_s: float | None) -> list[View]:
+        """The last views of those that follow the members."""
+        until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
+        last: Sequence[View] = ()
+        for last in followed:
+            left = sum(not view.state.over for view in last)
+            if left and monotonic() > until_s:
+                raise TimeoutError(f"{counted(left, 'run')} of {self.id} not over after {timeout_s:g} s")
+        return list(last)
+
+    def _follow(self) -> Generator[list[View], None, None]:
+        yield from follow_all(self.folders)

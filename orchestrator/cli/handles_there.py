@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.cli.handle import Run
-from torusrun.orchestrator.cli.sweep_handle import Sweep
+from torusrun.orchestrator.cli.handle import Run, Sweep
+from torusrun.orchestrator.keys.kinds import DURATION, GRID
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.remote import call, program, remote_runs, status
 from torusrun.orchestrator.remote.host import BadAnswer, LinkLost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.folder import metrics, patterns
+from torusrun.orchestrator.run.folder.events import Changes
 from torusrun.orchestrator.run.folder.patterns import Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
@@ -83,20 +84,9 @@ class RunThere(OnLoginNode, Run):
     def cancel(self) -> None:
         act(self.known, "cancel")
 
-    def resume(
-        self,
-        *,
-        time: str | None = None,
-        nodes: int | None = None,
-        grid: str | None = None,
-        exclude: Sequence[str] = (),
-        force: bool = False,
-        new_image: bool = False,
-        held: str = "",
-    ) -> Path | None:
-        held = remote_runs.held_on(self.known.host, held)
+    def _resume(self, made: Changes, force: bool, new_image: bool, held: str) -> Path | None:
         more = [*(["--new-image"] if new_image else []), *([f"--in={held}"] if held else [])]
-        resumed = act(self.known, "resume", *_changes(time, nodes, grid, exclude, force), *more)
+        resumed = act(self.known, "resume", *_options(made, force), *more)
         _, _, origin = resumed.partition(" resumes from ")
         return None if origin.startswith("the beginning") else Path(origin.strip())
 
@@ -106,21 +96,20 @@ class RunThere(OnLoginNode, Run):
         return RunThere(again(self.known))
 
     def provenance(self) -> dict[str, Any]:
-        found: dict[str, Any] = call.answer(
+        origin: dict[str, Any] = call.answer(
             self.known.host, call.words("show", self.id, "--json", buffered=True), dict[str, Any]
         )
-        return found
+        return origin
 
     def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
         return call.interact(self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command], terminal=terminal)
 
-    def forward(self, port: int, *, rank: int = 0, host: str = "", listen: str = "") -> int:
+    def forward(self, port: int, *, rank: int = 0, listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
         from torusrun.orchestrator.remote.tunnel import forward
 
-        beside = f"--host={host}" if host else f"--rank={rank}"
-        return forward(self.known, port, beside, listen)
+        return forward(self.known, port, rank, listen)
 
     def wait_until_held(self) -> View:
         while not ((view := self.status()).state.over or view.reason.startswith(HELD)):
@@ -168,16 +157,8 @@ class SweepThere(OnLoginNode, Sweep):
     def cancel(self) -> None:
         act(self.known, "cancel")
 
-    def resume(
-        self,
-        *,
-        time: str | None = None,
-        nodes: int | None = None,
-        grid: str | None = None,
-        exclude: Sequence[str] = (),
-        force: bool = False,
-    ) -> list[Run]:
-        resumed = act(self.known, "resume", *_changes(time, nodes, grid, exclude, force), "--quiet").split()
+    def _resume(self, made: Changes, force: bool) -> list[Run]:
+        resumed = act(self.known, "resume", *_options(made, force), "--quiet").split()
         self.status()  # those that are known here as over are not
         return [run for run in self.runs if run.id in resumed]
 
@@ -230,11 +211,12 @@ def page(runs: Sequence[Known]) -> str:
     return text
 
 
-def _changes(time: str | None, nodes: int | None, grid: str | None, exclude: Sequence[str], force: bool) -> list[str]:
+def _options(made: Changes, force: bool) -> list[str]:
     """The options of `resume`."""
-    values = {"time": time, "nodes": nodes, "grid": grid}
-    options = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    return [*options, *(f"--exclude={host}" for host in exclude), *(["--force"] if force else [])]
+    options = [f"--exclude={host}" for host in made.exclude] + (["--force"] if force else [])
+    options += [] if made.time_s is None else [f"--time={DURATION.write(made.time_s)}"]
+    options += [] if made.nodes is None else [f"--nodes={made.nodes}"]
+    return options + ([] if made.grid is None else [f"--grid={GRID.write(made.grid)}"])
 
 
 def collect(run: Known, into: Path, checkpoints: str, only: Sequence[Pattern] = ()) -> Path:

@@ -63,8 +63,6 @@ def of(plan: Plan) -> ImageFit:
     """Compare a plan with its image, or with its software, here. Raises UserError, SiteError if it cannot."""
     from torusrun.orchestrator.run.image import checking, run_image
 
-    if (before := checking.unbuilt(plan)) is not None:
-        return ImageFit("the image is not built yet, so its contents were not checked", None, tuple(before))
     try:
         image = run_image.of_plan(plan)
     except run_image.Unusable as error:

@@ -21,12 +21,12 @@ sys.path[:] = [entry for entry in sys.path if entry not in foreign - kept]
 import argparse
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
-from torusrun.orchestrator.base.terminal.remarks import set_quiet
+from torusrun.orchestrator.base.terminal.remarks import printed, set_quiet
 from torusrun.orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
 
 
@@ -78,11 +78,30 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
     wanted = getattr(args, "results_as_json", False)
     if getattr(args, "json", False) and not args.prints_json(args):
         args.json, wanted = False, True
-    if not wanted:
-        return int(args.run(args))
-    from torusrun.orchestrator.cli.results import as_json
+    return _as_json(lambda: args.run(args)) if wanted else int(args.run(args))
 
-    return as_json(lambda: args.run(args))
+
+def _as_json(act: Callable[[], int]) -> int:
+    """Run a verb that has no JSON of its own, and print the lines that --quiet leaves, as ids and paths, as a list.
+
+    After an error, or on SIGTERM and SIGHUP, it is printed if it has any: a submitted run must not lose its id.
+    """
+    import json
+    from contextlib import redirect_stdout
+
+    from torusrun.orchestrator.base import signals
+
+    set_quiet(True)
+    text, done = io.StringIO(), False
+    try:
+        with signals.in_order(), redirect_stdout(text):
+            code = act()
+        done = True
+        return code
+    finally:
+        results = text.getvalue().splitlines()
+        if done or results:
+            printed(json.dumps({"schema": 1, "results": results}, indent=1))
 
 
 def _open_what_is_closed() -> None:

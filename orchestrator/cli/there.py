@@ -71,7 +71,7 @@ def _verb(request: Request, reads: IO[bytes]) -> int:
         return _main(request["words"])
     for number in (signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    with _one_at_a_time(request.get("id", "")), _files(request) as (folder, names):
+    with _one_at_a_time(request.get("id", "")), _files(request, reads) as (folder, names):
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = _unless_made(
@@ -120,20 +120,20 @@ def _one_at_a_time(made: str) -> Iterator[None]:
 
 
 @contextmanager
-def _files(request: Request) -> Iterator[tuple[Path, dict[str, str]]]:
+def _files(request: Request, reads: IO[bytes]) -> Iterator[tuple[Path, dict[str, str]]]:
     """A new folder with the files and the code of a request, and their names on the user's machine by their paths."""
     if not request.get("files"):
         yield Path(), {}
         return
     os.environ.update(request.get("secrets", {}))
-    private.make(store.place().parent)
-    folder = Path(tempfile.mkdtemp(prefix=store.SENT, dir=store.place().parent))
+    private.make(store.place())
+    folder = Path(tempfile.mkdtemp(prefix=store.SENT, dir=store.place()))
     try:
         for name, text in request["files"]:
             (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
             write_text(folder / name, text, secret=True)
-        if request.get("code"):
-            store.assemble(request["code"], folder / store.CODE)
+        if code := request.get("code"):
+            store.unpack(reads, code["bytes"], code["sha256"], folder / store.CODE)
         yield folder, {str(folder / path): name for path, name in request.get("names", ())}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,16 +142,6 @@ def _files(request: Request) -> Iterator[tuple[Path, dict[str, str]]]:
 def _folder(request: Request, reads: IO[bytes]) -> int:
     """The folder in which torusrun is installed here."""
     return _printed(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
-
-
-def _missing(request: Request, reads: IO[bytes]) -> int:
-    return _printed(store.missing(request["sha256s"]))
-
-
-def _keep(request: Request, reads: IO[bytes]) -> int:
-    for sha256, size_bytes in request["files"]:
-        store.keep(sha256, size_bytes, reads)
-    return DONE
 
 
 def _collect(request: Request, reads: IO[bytes]) -> int:
@@ -196,8 +186,6 @@ def _printed(answer: Any) -> int:
 ACTIONS = {
     "verb": _verb,
     "folder": _folder,
-    "missing": _missing,
-    "keep": _keep,
     "collect": _collect,
     "fetch": _fetch,
     "drop": _drop,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
+from collections.abc import Callable
 
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.version import __version__
-from torusrun.orchestrator.cli.complaint import Parser
 
 TYPE_CHECKING = False  # without `typing`, which takes a tenth of the start
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import NoReturn
 
 GROUPS = {
     "start a run": {
@@ -28,7 +31,6 @@ GROUPS = {
         "watch": "follow one run or many to their ends, on the whole screen of a terminal",
         "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
         "report": "write one HTML file about one run or several: results, curves, attempts, time",
-        "debug": "pack the records of a run into an archive for support, without secrets",
         "show": "show the origin of a run: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",
     },
@@ -98,6 +100,52 @@ exit codes: 0 done, 1 the run failed, 2 a mistake in the request, 3 the schedule
 """
 
 
+Sentence = Callable[..., str]
+SENTENCES: dict[str, Sentence] = {
+    r"argument ([^:]*): invalid choice: (.*) \(choose from (.*)\)": lambda name, word, known: (
+        f"{name}: it must be one of {known.replace(chr(39), '')}, not {word}"  # some Pythons quote them
+    ),
+    r"argument ([^:]*): invalid int value: (.*)": "{0}: it must be a whole number, not {1}".format,
+    r"argument ([^:]*): invalid float value: (.*)": "{0}: it must be a number, not {1}".format,
+    r"argument ([^:]*): expected .*": "{0}: its value is missing; write one that begins with '-' after '='".format,
+    r"argument ([^:]*): not allowed with argument (.*)": "{0} and {1} exclude each other: leave one out".format,
+    r"argument ([^:]*): ignored explicit argument (.*)": "{0}: it takes no value, but got {1}".format,
+    r"argument ([^:]*): (.*)": "{0}: {1}".format,
+}  # of Python 3.10 to 3.13
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are those of any other mistake, as one sentence that says what to write."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{self._sentence(message)}; `{self.prog} --help` shows its options")
+
+    def _sentence(self, message: str) -> str:
+        verb = self.prog.partition(" ")[2] or self.prog
+        if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
+            return f"{verb} needs {' and '.join(map(self._with_help, missing[1].split(', ')))}"
+        for pattern, sentence in SENTENCES.items():
+            if match := re.fullmatch(pattern, message, re.DOTALL):
+                return sentence(*match.groups())
+        if not (unknown := message.removeprefix("unrecognized arguments: ")) or unknown == message:
+            return message
+        word = unknown.split()[0]
+        if not word.startswith("-"):
+            return f"{verb}: {unknown!r} is one argument too many"
+        option = word.partition("=")[0]
+        return f"{verb} has no option {option}{self._near(option)}"
+
+    def _with_help(self, metavar: str) -> str:
+        """A missing argument with what it is, as in 'RUN.yaml (the run file)'."""
+        texts = {str(action.metavar or action.dest): action.help for action in self._actions}
+        return f"{metavar} ({texts[metavar]})" if texts.get(metavar) else metavar
+
+    def _near(self, option: str) -> str:
+        from torusrun.training.recipe.near import did_you_mean
+
+        return did_you_mean(option, (name for action in self._actions for name in action.option_strings))
+
+
 def top_parser() -> argparse.ArgumentParser:
     """The parser of what comes before a verb. Its help lists the verbs."""
     listing = "\n\n".join(
@@ -140,7 +188,6 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
         epilog=module.__doc__,
     )
-    parser.verbs_with = _verbs_with
     module.arguments(parser)
     if verb not in WITHOUT_JSON and "--json" not in parser._option_string_actions:
         parser.add_argument("--json", action="store_true", dest="results_as_json", help="as JSON: ids, or paths")
@@ -148,7 +195,3 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
         "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
     )
     return parser
-
-
-def _verbs_with(option: str) -> list[str]:
-    return [verb for verb in VERBS if option in parser_of(verb)._option_string_actions]

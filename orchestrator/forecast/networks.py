@@ -1,4 +1,4 @@
-"""The shipped networks, and those that `torusrun calibrate` prints."""
+"""The shipped networks, and those of files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _read(path: Path) -> Network:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(written, dict) or not isinstance(written.get("network"), dict):
-        raise UserError(f"{path}: has no 'network:'; `torusrun calibrate` prints one")
+        raise UserError(f"{path}: has no 'network:' (docs/guides/predict.md)")
     return _network(written["network"], str(path))
 
 

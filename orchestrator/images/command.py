@@ -36,7 +36,6 @@ PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 KEPT = re.compile(r"[ -~\n]+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # read-only in one shell or another
-TMPFS = "tmpfs"
 FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
 TRAINING = "/opt/torusrun"  # the folder in images that holds `training`
 ON_PATH = f"{TRAINING}/{ENTRY}"  # below it: the folder with the package `torusrun`, for scripts
@@ -71,15 +70,14 @@ class ContainerExec:
     image: str
     binds: tuple[Bind, ...] = ()
     gpu: str = ""  # nv, nvccli or rocm: the option that brings in the host's GPUs and their libraries
-    writable: str = ""  # tmpfs, or the folder that keeps written data beside the image; '' for read-only
+    writable: bool = False  # in memory, until the program ends
     directory: str = ""
     extra: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)  # default values for every program
-    instance: str = ""  # the instance that programs join; '' if each program mounts the image for itself
 
     def only_asked(self, directory: str = "/") -> ContainerExec:
-        """The same container for a short query on a machine that may have no GPU: no instance, no writing."""
-        return replace(self, gpu="", writable="", instance="", directory=directory)
+        """The same container for a short query on a machine that may have no GPU, without writing."""
+        return replace(self, gpu="", writable=False, directory=directory)
 
 
 @dataclass(frozen=True)
@@ -138,23 +136,12 @@ def exported(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def start_instance(container: ContainerExec, inherited: Mapping[str, str]) -> ContainerLaunch:
-    """The command that mounts the image once, for programs that join it with `inside`. Raises ValueError like it."""
-    words = [container.runtime.command, "instance", "start", *_mounting(container), *container.extra]
-    return ContainerLaunch((*words, container.image, container.instance), own_environment(inherited))
-
-
-def stop_instance(container: ContainerExec, name: str) -> list[str]:
-    """The command that ends an instance at once."""
-    return [container.runtime.command, "instance", "stop", "--force", name]
-
-
 def words_needed(container: ContainerExec) -> list[str]:
     """The options and commands that this container needs and some runtimes lack."""
     needed = [f"--{container.gpu}"] if container.gpu else []
     if container.writable:
-        needed.append("--writable-tmpfs" if container.writable == TMPFS else "--overlay")
-    return [*needed, "instance start"] if container.instance else needed
+        needed.append("--writable-tmpfs")
+    return needed
 
 
 def passes(name: str) -> bool:
@@ -164,12 +151,10 @@ def passes(name: str) -> bool:
 
 def _exec(container: ContainerExec) -> list[str]:
     options = ["--cleanenv", *(["--no-eval"] if container.runtime.has("--no-eval") else [])]
-    options += [] if container.instance else _mounting(container)
+    options += _mounting(container)
     options += ["--pwd", container.directory] if container.directory else []
-    options += [] if container.instance else container.extra
-    image = f"instance://{container.instance}" if container.instance else container.image
     # Without --quiet a runtime writes what it does into the log of every rank.
-    return [container.runtime.command, "--quiet", "exec", *options, image]
+    return [container.runtime.command, "--quiet", "exec", *options, *container.extra, container.image]
 
 
 def _mounting(container: ContainerExec) -> list[str]:
@@ -178,7 +163,7 @@ def _mounting(container: ContainerExec) -> list[str]:
         raise ValueError(lacking[0])
     options = [f"--{container.gpu}"] if container.gpu else []
     if container.writable:
-        options += ["--writable-tmpfs"] if container.writable == TMPFS else ["--overlay", container.writable]
+        options += ["--writable-tmpfs"]
     for bind in container.binds:
         if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
             raise ValueError(f"a bind's path must be without ':' and ',': {bind}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
@@ -18,10 +17,14 @@ from torusrun.orchestrator.base.errors import SiteError
 Version = tuple[int, ...]
 COMMANDS = ("apptainer", "singularity")
 ASKING_S = 30.0
-VERIFYING_S = 1800.0  # for a large image on a slow file system
-SIGNATURE_MEND = "set 'container.verify: checksum' of the site"
 PREFIXES = ("APPTAINER", "SINGULARITY")
-BINDS = {f"{prefix}_{name}" for prefix in PREFIXES for name in ("BIND", "BINDPATH", "MOUNT")}
+# The variables of a runtime that are left to the user: of fetching, caching, packing. All others act like options, and
+# modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT). MKSQUASHFS_ARGS, as in '-comp lz4', is of Apptainer 1.4
+# (cmd/internal/cli/build.go).
+KEPT = (
+    "CACHEDIR", "CONFIGDIR", "TMPDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE",
+    "MKSQUASHFS_ARGS",
+)  # fmt: skip
 
 # word: (the first Singularity that has it, the first Apptainer); None: no version has it. SingularityCE and PRO count
 # as Singularity. From the changelogs of both projects; values marked "from memory" were not found there.
@@ -31,12 +34,8 @@ SINCE: dict[str, tuple[Version | None, Version | None]] = {
     "--rocm": ((3, 5), (1, 0)),
     "--no-eval": ((3, 10), (1, 1)),  # without it a shell evaluates the passed values (sylabs/singularity#704)
     "--writable-tmpfs": ((3, 0), (1, 0)),
-    "--overlay": ((2, 4), (1, 0)),  # from memory: 2.4
     "--fakeroot": ((3, 3), (1, 0)),  # from memory: 3.3
-    "--mksquashfs-args": (None, (1, 4)),
     "build --bind": ((3, 8), (1, 0)),  # before, a build took the binds of the environment
-    "instance start": ((3, 0), (1, 0)),
-    "verify": ((3, 0), (1, 0)),
 }
 
 
@@ -59,7 +58,7 @@ class Runtime:
         return self.family.upper()
 
     def has(self, word: str) -> bool:
-        """Whether this version has an option or a command of SINCE."""
+        """Whether this version has an option of SINCE."""
         since = self._since(word)
         return since is not None and self.version >= since
 
@@ -97,13 +96,17 @@ def parse_version(command: str, said: str) -> Runtime:
     return Runtime(command, product, tuple(int(n) for n in match[2].split(".")))
 
 
-def find(command: str | None = None) -> Runtime | None:
-    """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one."""
-    path = which(*([command] if command else COMMANDS))
+def find(command: str | None = None, environment: Mapping[str, str] | None = None) -> Runtime | None:
+    """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one.
+
+    It is searched and run in `environment`, by default the current one. Raises SiteError if it does not answer.
+    """
+    path = which(*([command] if command else COMMANDS), environment=environment)
     if path is None:
         return None
     # `singularity` is often apptainer under its old name, so its output counts, not its name.
-    return parse_version(path, process.run([path, "--version"], timeout_s=ASKING_S).check("asking the version").stdout)
+    asked = process.run([path, "--version"], timeout_s=ASKING_S, environment=environment)
+    return parse_version(path, asked.check("asking the version").stdout)
 
 
 def required(command: str | None = None) -> Runtime:
@@ -115,28 +118,9 @@ def required(command: str | None = None) -> Runtime:
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment to start a runtime in, without the login shell's binds and variables for every container.
+    """The environment to start a runtime in, without the login shell's options and variables for every container.
 
     Only the image file and the site decide which parts of the host a run or a build sees.
     """
-    return {
-        name: value
-        for name, value in environment.items()
-        if name not in BINDS and not name.startswith(tuple(f"{prefix}ENV_" for prefix in PREFIXES))
-    }
-
-
-def check_signature(runtime: Runtime, image: Path) -> None:
-    """Raise SiteError unless a key of the user's or the system's keyring signed the image, and it is unchanged since.
-
-    No key server is queried: the nodes of many clusters cannot reach one.
-    """
-    if lacking := runtime.lacks("verify"):
-        raise SiteError(f"{lacking}; {SIGNATURE_MEND}")
-    done = process.run([runtime.command, "verify", "--local", image], timeout_s=VERIFYING_S)
-    if done.exit_code:
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise SiteError(
-            f"{image}: its signature is not verified: {said}; sign it (`torusrun image sign`), import the signer's key "
-            f"(`{Path(runtime.command).name} key import FILE`), or {SIGNATURE_MEND}"
-        )
+    kept = {f"{prefix}_{name}" for prefix in PREFIXES for name in KEPT}
+    return {name: value for name, value in environment.items() if not name.startswith(PREFIXES) or name in kept}

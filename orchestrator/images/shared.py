@@ -37,6 +37,16 @@ def file_system(path: Path, mountinfo: str) -> tuple[str, str]:
     return found
 
 
+def kind_of(folder: Path) -> str:
+    """The type of the file system that `folder` is on, or will be on; '' if unknown."""
+    return file_system(Path(os.path.realpath(folder)), MOUNTINFO.read_text(errors="surrogateescape"))[1]
+
+
+def seen_by_others(kind: str) -> bool | None:
+    """Whether other machines see a file system of this type; None if its type does not show it."""
+    return True if kind in SHARED else False if kind in LOCAL else None
+
+
 def nodes_own(path: Path) -> str:
     """The folder that is different on each node, if `path` is in such a folder; else ''."""
     return next((folder for folder in NODES_OWN if path.is_relative_to(folder)), "")

@@ -31,10 +31,8 @@ DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128sii")  # then the rest of 384 bytes 
 DESCRIPTOR_BYTES = 585
 MOST_DESCRIPTORS = 1024
 PARTITION, SQUASHFS, ENCRYPTED, PRIMARY = 0x4004, 1, 5, 2
-HEADER_BYTES = 128
-MAGIC_AT, VERSION_AT, IDENTITY_AT, DESCRIPTORS_AT = 32, 42, 48, 88
+IDENTITY_AT, IDENTITY_BYTES = 48, 16  # then the times of creation and of the last change
 VERSION = b"01\0"
-IDENTITY_BYTES = 16  # then the times of creation and of the last change
 TIMES_AT = 41  # in a descriptor: its times of creation and of the last change
 
 
@@ -94,16 +92,14 @@ def squashfs(path: Path) -> Extent:
             size, head = os.fstat(stream.fileno()).st_size, stream.read(HEADER.size)
             if len(head) < HEADER.size or head[32:42] != SIF_MAGIC:
                 raise UserError(f"{path}: this is not a SIF")
-            count, place = HEADER.unpack(head)[8:10]
-            if not 0 <= place <= size:
+            if not 0 <= HEADER.unpack(head)[9] <= size:
                 raise UserError(f"{path}: the SIF is damaged: it has no table of its parts; copy or build it again")
-            stream.seek(place)
-            table = stream.read(DESCRIPTOR_BYTES * min(max(count, 0), MOST_DESCRIPTORS))
+            table = _descriptors(stream, head)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: the SIF cannot be read: {error}") from None
-    for start in range(0, len(table) - DESCRIPTOR_BYTES + 1, DESCRIPTOR_BYTES):
-        found = DESCRIPTOR.unpack_from(table, start)
-        kind, is_used, offset, length, form, role = found[0], found[1], found[5], found[6], found[13], found[14]
+    for _, content in table:
+        part = DESCRIPTOR.unpack_from(content)
+        kind, is_used, offset, length, form, role = part[0], part[1], part[5], part[6], part[13], part[14]
         if is_used and kind == PARTITION and role == PRIMARY:
             if form == ENCRYPTED:
                 raise UserError(f"{path}: its file system is encrypted, so it cannot be converted")
@@ -122,20 +118,20 @@ def fix_times(image: Path, time_s: int) -> None:
     A file of another format or version stays as it is. Raises OSError if the file cannot be written.
     """
     with open(private.open_regular(image, os.O_RDWR), "r+b") as file:
-        head = file.read(HEADER_BYTES)
-        magic, version = head[MAGIC_AT:VERSION_AT], head[VERSION_AT : VERSION_AT + len(VERSION)]
-        if len(head) < HEADER_BYTES or (magic, version) != (SIF_MAGIC, VERSION):
+        head = file.read(HEADER.size)
+        if len(head) < HEADER.size or head[32:45] != SIF_MAGIC + VERSION:
             return
         times = struct.pack("<qq", time_s, time_s)
-        _write(file, IDENTITY_AT, bytes(IDENTITY_BYTES) + times)
-        parts, first = struct.unpack_from("<qq", head, DESCRIPTORS_AT)
-        for number in range(min(parts, MOST_DESCRIPTORS)):
-            at = first + number * DESCRIPTOR_BYTES
+        places = [place for place, content in _descriptors(file, head) if any(content)]  # else there is no such part
+        for at, content in [(IDENTITY_AT, bytes(IDENTITY_BYTES) + times), *((at + TIMES_AT, times) for at in places)]:
             file.seek(at)
-            if any(file.read(DESCRIPTOR_BYTES)):  # else there is no such part
-                _write(file, at + TIMES_AT, times)
+            file.write(content)
 
 
-def _write(file: BinaryIO, at: int, content: bytes) -> None:
-    file.seek(at)
-    file.write(content)
+def _descriptors(stream: BinaryIO, head: bytes) -> list[tuple[int, bytes]]:
+    """(place, content) of the descriptors of a SIF's parts."""
+    count, first = HEADER.unpack(head)[8:10]
+    stream.seek(first)
+    table = stream.read(DESCRIPTOR_BYTES * min(max(count, 0), MOST_DESCRIPTORS))
+    starts = range(0, len(table) - DESCRIPTOR_BYTES + 1, DESCRIPTOR_BYTES)
+    return [(first + start, table[start : start + DESCRIPTOR_BYTES]) for start in starts]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions.dockerfile.instructions import is_name
 from torusrun.orchestrator.images.sif import is_sif, is_squashfs
 from torusrun.orchestrator.keys.paths import absolute, expanded
 
@@ -48,7 +47,7 @@ def parse(text: str) -> NamedImage:
         return NamedImage("registry", text, transport, place)
     if transport:
         return NamedImage(TRANSPORTS[transport], text, transport, place)
-    if not is_path(text) or text.endswith((".yaml", ".yml", ".def")) or is_name(text):
+    if not is_path(text) or text.endswith((".yaml", ".yml", ".def")) or names_dockerfile(text):
         return NamedImage("image file", text)
     path = absolute(text)
     if text.endswith(".sif") or is_sif(path):
@@ -61,8 +60,13 @@ def parse(text: str) -> NamedImage:
 def is_path(text: str) -> bool:
     """Whether `text` is a path alone, not the name of an image file or a form with a transport."""
     return not _split(text)[0] and (
-        "/" in text or text.endswith((".yaml", ".yml", ".sif", ".def", *SQUASHED)) or is_name(text)
+        "/" in text or text.endswith((".yaml", ".yml", ".sif", ".def", *SQUASHED)) or names_dockerfile(text)
     )
+
+
+def names_dockerfile(text: str) -> bool:
+    """Whether the last part of a path is a usual name of Dockerfiles, as in train.Dockerfile or Dockerfile.cpu."""
+    return re.fullmatch(r"(Dockerfile|Containerfile)(\..+)?|.+\.(?i:dockerfile)", text.rpartition("/")[2]) is not None
 
 
 def typed(word: str) -> str:
@@ -75,7 +79,7 @@ def typed(word: str) -> str:
 
 def has_text(word: str) -> bool:
     """Whether the file that a word of a command line names may hold YAML: a run, or an image file."""
-    return parse(beside(word, Path())).kind == "image file" and not (word.endswith(".def") or is_name(word))
+    return parse(beside(word, Path())).kind == "image file" and not (word.endswith(".def") or names_dockerfile(word))
 
 
 def beside(text: str, folder: Path) -> str:

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -129,13 +129,15 @@ class OwnRun(Turns):
         self.last = number, end
 
     def _wait_for_room(self) -> None:
-        """While the run's disk is full no attempt can begin: wait, as long as one could in this job."""
-        waits = False
-        while not has_room(self.run.folder) and not self.asked_s and self._has_time:
-            if not waits:
-                print(f"torusrun: {DISK_FULL}: the next attempt waits for that", flush=True)
-            waits = True
-            time.sleep(ROOM_S)
+        """While the run's disk is full no attempt can begin."""
+        if not has_room(self.run.folder):
+            print(f"torusrun: {DISK_FULL}: the next attempt waits for that", flush=True)
+            self._wait_while(lambda: not has_room(self.run.folder), ROOM_S)
+
+    def _wait_while(self, condition: Callable[[], bool], every_s: float) -> None:
+        """Wait while a condition holds, as long as an attempt could begin in this job."""
+        while condition() and not self.asked_s and self._has_time:
+            time.sleep(every_s)
 
     def _here(self) -> Here:
         bad = {} if self.begun else self._bad_hosts()
@@ -153,8 +155,7 @@ class OwnRun(Turns):
             return False
         print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
         until_s = time.time() + step.for_s
-        while time.time() < until_s and not self.asked_s and self._has_time:
-            time.sleep(LOOK_S)
+        self._wait_while(lambda: time.time() < until_s, LOOK_S)
         return bool(self.asked_s) or self._has_time or self._next_turn()
 
     @property
@@ -171,7 +172,7 @@ class OwnRun(Turns):
     @property
     def _fewest(self) -> int:
         """The fewest hosts on which an attempt can begin."""
-        return self.plan.run.keep_going.min_nodes or self.plan.run.nodes
+        return (self.plan.run.keep_going.min_nodes or self.plan.run.nodes) + self.plan.service_nodes
 
     def _hosts(self) -> list[str]:
         """The hosts of this job that are not lost."""

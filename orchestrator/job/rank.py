@@ -13,12 +13,14 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
+from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
 from torusrun.orchestrator.place.hosts.same_host import this_host
@@ -30,7 +32,13 @@ from torusrun.orchestrator.run.folder.records import Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.training.reporting.output import never_fail
 
+if TYPE_CHECKING:
+    from torusrun.orchestrator.job.load.monitor import Monitor
+    from torusrun.orchestrator.job.ranks.roles import Roles
+    from torusrun.orchestrator.job.ranks.service import Service
+
 MISPLACED = 64
+UNREADY = 69  # of a service that is not ready, or ended before the run (sysexits.h, EX_UNAVAILABLE)
 
 
 def main() -> int:
@@ -61,9 +69,10 @@ def _work(attempt: Attempt) -> int:
         end.write(attempt.rank_end(number))
         return MISPLACED
     cores = os.sched_getaffinity(0)
-    bind(order.beside, local_rank)
+    rank = Rank(number, attempt, order, placement)
+    bind(rank.cores(), local_rank)
     with contextlib.ExitStack() as held:
-        return _ranked(Rank(number, attempt, order, placement), cores, held)
+        return _ranked(rank, cores, held)
 
 
 def _host(order: LaunchOrder, placement: Placement, number: int) -> str:
@@ -74,21 +83,32 @@ def _host(order: LaunchOrder, placement: Placement, number: int) -> str:
 
 def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> int:
     """Run the program of `rank` and record its end; the exit code for the launcher."""
-    attempt, order = rank.attempt, rank.order
+    attempt, slot = rank.attempt, rank.slot
 
     def record(**how: Any) -> None:
-        end = RankEnd(rank.number, rank.slot.host, rank.slot.local_rank, time.time(), **how)
-        end.write(attempt.rank_end(rank.number))
+        end = RankEnd(rank.number, slot.host, rank.local_rank, time.time(), **how)
+        replace(end, role=slot.role, role_rank=rank.in_role).write(attempt.rank_end(rank.number))
 
     try:
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told = _run(rank, lock, cores, held)
+        code, told, failed = _run(rank, lock, cores, held)
+    except StoppedBeforeStart:
+        record(exit_code=0, told=True, meaning=Meaning.LATER)
+        return 0
     except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
         record(error=str(error), meaning=Meaning.NO_IMAGE if isinstance(error, ImageError) else Meaning.FAILED)
         raise
+    if failed:
+        record(error=failed, meaning=Meaning.NOT_READY)
+        return UNREADY
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
-    record(exit_code=exit_code, signal=by_signal, told=told, meaning=order.program.meaning(code))
+    meaning = rank.role.program.meaning(code)
+    if rank.role.service:  # whatever its exit code: it has to live until it is told
+        meaning = Meaning.DONE if told else Meaning.FAILED
+    record(exit_code=exit_code, signal=by_signal, told=told, meaning=meaning)
+    if rank.role.service:
+        return 0 if told else code if code > 0 else UNREADY
     return code if code >= 0 else 128 - code
 
 
@@ -100,8 +120,10 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
     return rank, local_rank
 
 
-def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool]:
-    """Run the program of this rank: (its exit code, negative for a signal; whether it had been asked to stop).
+def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool, str]:
+    """Run the program of this rank.
+
+    Returns its exit code (negative for a signal), whether it had been asked to stop, and why a service was ended.
 
     `cores` are the job's cores on this node. What the program needs stays until `held` is closed, which waits for the
     process that writes a checkpoint.
@@ -109,23 +131,50 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
     attempt = rank.attempt
     with open(attempt.rank_log(rank.number), "ab") as log, contextlib.ExitStack() as watched:
         times = Recorder(log.fileno(), index_of(attempt.rank_log(rank.number)))
-        child = begin(rank, lock, log, held)
-        start = {
-            "rank": rank.number,
-            "host": rank.slot.host,
-            "local_rank": rank.slot.local_rank,
-            "pid": child.pid,
-            "wrapper": os.getpid(),
-            "started_s": time.time(),
-        }
-        write_json(attempt.rank_start(rank.number), start)
-        if rank.slot.local_rank == 0:
-            from torusrun.orchestrator.job.load.monitor import of_node
-            from torusrun.training.checkpoint import node_memory
+        roles, service = _roles(rank, held)
+        for left in reversed(range(rank.role.restart + 1)):
+            child = begin(rank, lock, log, held, roles)
+            _record_start(rank, child.pid)
+            if rank.slot.local_rank == 0 and left == rank.role.restart:
+                watched.enter_context(_monitor(rank, cores))
+            code, told = RankProgram(child, rank, times, service).wait()
+            if told or (service and service.failed):
+                break
+            if left:
+                print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
+        return code, told, service.failed if service else ""
 
-            node_memory.remove_overdue(time.time())
-            watched.enter_context(of_node(attempt, rank.placement, rank.slot.host, cores))
-        return RankProgram(child, rank, times).wait()
+
+def _record_start(rank: Rank, pid: int) -> None:
+    """Record where the rank runs; its wrapper touches the record of the first rank of a host as a sign of life."""
+    where = {"rank": rank.number, "host": rank.slot.host, "local_rank": rank.slot.local_rank}
+    start = {**where, "pid": pid, "wrapper": os.getpid(), "started_s": time.time()}
+    write_json(rank.attempt.rank_start(rank.number), start)
+
+
+def _monitor(rank: Rank, cores: Collection[int]) -> contextlib.AbstractContextManager[Monitor]:
+    """What the first rank of a host does besides: it removes old copies in memory, and records the host's load."""
+    from torusrun.orchestrator.job.load.monitor import of_node
+    from torusrun.training.checkpoint import node_memory
+
+    node_memory.remove_overdue(time.time())
+    return of_node(rank.attempt, rank.placement, rank.slot.host, cores)
+
+
+def _roles(rank: Rank, held: contextlib.ExitStack) -> tuple[Roles | None, Service | None]:
+    """The roles of a run that has several, once this rank's own may start, and the checks of this role."""
+    if not rank.role.name:
+        return None, None
+    from torusrun.orchestrator.job.ranks.roles import Roles
+    from torusrun.orchestrator.job.ranks.service import Service
+
+    asked: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, lambda number, frame: asked.append(number))
+    roles = Roles(rank, held)
+    service = Service(rank, roles.own, rank.attempt.rank_log(rank.number))
+    roles.wait(lambda: bool(asked) or service.told(time.monotonic()))
+    return roles, service
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause
@@ -16,6 +17,7 @@ from torusrun.orchestrator.job.earlier import end_remains
 from torusrun.orchestrator.job.gather import RankRecords, lost_hosts
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch, SlowWatch
 from torusrun.orchestrator.job.relay import NetworkWatch, Relay
+from torusrun.orchestrator.job.services import Services
 from torusrun.orchestrator.job.shell_requests import starter
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import claim
@@ -55,6 +57,7 @@ class Running:
         self.relay = Relay(program, run, attempt)
         self.ranks = RankRecords(attempt)
         self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
+        self.services = Services(plan, attempt, placement)
         self.shells = starter(attempt.shells, plan.site, plan.python)
         self.stop: End | None = None
         self.hang: End | None = None
@@ -62,7 +65,7 @@ class Running:
         self.ending = False
         self.stayed: list[int] = []  # the ranks that had not ended by then
         self.slow = None if plan.run.command else SlowWatch(attempt, placement)  # commands report no times of steps
-        self.hangs = HangWatch(plan, run, attempt, placement, lambda: launcher.send_signal(signal.SIGUSR1))
+        self.hangs = None if plan.run.roles else self._hang_watch()
 
     def watch(self) -> int | None:
         """Wait until the launcher ends, or end it; its exit code, None if it was ended."""
@@ -71,6 +74,7 @@ class Running:
             now_s = time.monotonic()
             self._pass_on(now_s)
             self.ranks.read()
+            self.services.look(self.ranks.ends)
             if any(end.failed for end in self.ranks.ends.values()):
                 self._end_by(now_s + self._follow_s())
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
@@ -92,10 +96,10 @@ class Running:
         if self.shells:
             self.shells.look()
         if is_done(self.attempt):
-            self._end_by(time.monotonic() + self.plan.site.kill_after_s + FOLLOW_S)
-        elif hang := self.hangs.look(now_s):  # ranks that still handle signals may leave a checkpoint
+            self._end_by(time.monotonic() + self._stop_s)
+        elif hang := self._hung(now_s):
             self.hang = hang
-            self.launcher.send_signal(self.stop_signal)
+            self.launcher.send_signal(self.stop_signal)  # ranks that still handle it may leave a checkpoint
             self._end_by(time.monotonic() + self._follow_s())
 
     def _follow_s(self) -> float:
@@ -118,7 +122,24 @@ class Running:
         if stop and not self.stop:
             self.stop = stop
             self.launcher.send_signal(self.stop_signal)
-            self._end_by(now_s + self.plan.site.kill_after_s + FOLLOW_S)
+            self._end_by(now_s + self._stop_s)
+
+    @property
+    def _stop_s(self) -> float:
+        """How long the ranks of all roles may take to stop, one role after the other."""
+        return self.plan.site.kill_after_s + self.services.longest_s + FOLLOW_S
+
+    def _hung(self, now_s: float) -> End | None:
+        """The end by a hang. The main role may wait for services first, which is none."""
+        if self.hangs is None:
+            if not self.attempt.rank_start(0).exists():
+                return None
+            self.hangs = self._hang_watch()
+        return self.hangs.look(now_s)
+
+    def _hang_watch(self) -> HangWatch:
+        query = partial(self.launcher.send_signal, signal.SIGUSR1)
+        return HangWatch(self.plan, self.folder, self.attempt, self.placement, query)
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)
@@ -127,7 +148,7 @@ class Running:
         """End a launcher that is given up: by SIGTERM, so that it ends its processes elsewhere, then by SIGKILL."""
         if now_s > self.over_s and not self.ending:
             self.ending = True
-            self.stayed = [rank for rank in range(self.placement.grid.ranks) if rank not in self.ranks.ends]
+            self.stayed = [slot.rank for slot in self.placement.slots if slot.rank not in self.ranks.ends]
             self.over_s = now_s  # SIGKILL follows by the time of SIGTERM
             self.launcher.send_signal(signal.SIGTERM)
         if now_s > self.over_s + FOLLOW_S:
@@ -152,7 +173,7 @@ class Running:
     def _missing(self) -> set[int]:
         """The ranks without a record of their end."""
         self.ranks.read()
-        return {*range(self.placement.grid.ranks)} - {*self.ranks.ends}
+        return {slot.rank for slot in self.placement.slots} - {*self.ranks.ends}
 
     def _lost(self) -> set[int]:
         """The ranks on hosts that are silent, or that the launcher lost."""

@@ -49,6 +49,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import with_former_grid
 from torusrun.orchestrator.run.plan.host_order import ordered
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
+from torusrun.orchestrator.run.plan.roles import with_services
 from torusrun.orchestrator.run.state import depends
 from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
@@ -211,17 +212,19 @@ class Supervisor:
         return hooks.sound_hosts(self.plan, self.folder, self.attempt, hosts, starter, self._asked)
 
     def _place(self, hosts: Sequence[str]) -> Placement:
-        if len(hosts) > self.plan.run.nodes:
-            hosts = spared(hosts, memory.bad(self.plan.run.site), self.plan.run.nodes)
+        nodes = self.plan.all_nodes
+        if len(hosts) > nodes:
+            hosts = spared(hosts, memory.bad(self.plan.run.site), nodes)
         if not self.plan.site.topology:
-            hosts = hosts[: self.plan.run.nodes]
+            hosts = hosts[:nodes]
         order = ordered(with_former_grid(self.planned, ledger.events(self.folder.ledger)), hosts)
         if order.unordered:
             print(f"torusrun: the hosts keep the scheduler's order: {order.unordered}", file=sys.stderr, flush=True)
         self.plan = order.plan
         if self.plan.chosen:
             print(f"torusrun: grid {self.plan.grid}: {self.plan.chosen.reason}", flush=True)
-        return place(self.plan.grid, order.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
+        placement = place(self.plan.grid, order.hosts[: self.plan.run.nodes], self.plan.ranks_per_node)
+        return with_services(self.plan.run, self.plan.site, placement, hosts)
 
     def _asked(self) -> End | None:
         """The attempt's end if it has to stop now: on request, at its time limit, or for a newer attempt; else None."""

@@ -25,7 +25,11 @@ from torusrun.orchestrator.schedulers.launchers import Words
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
-UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE}
+UNSTARTED = {
+    Meaning.MISPLACED: How.MISPLACED,
+    Meaning.NO_IMAGE: How.NO_IMAGE,
+    Meaning.NOT_READY: How.FAILED,
+}
 SKEW_S = 1.0  # between the clocks of two hosts
 MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 
@@ -49,8 +53,9 @@ class Evidence:
 
     @property
     def well(self) -> bool:
-        """Whether every rank left a record of a good end."""
-        return len(self.ends) == self.placement.grid.ranks and all(end.good for end in self.ends.values())
+        """Whether every rank of the main role left a record of a good end."""
+        main = range(self.placement.grid.ranks)
+        return all(rank in self.ends and self.ends[rank].good for rank in main)
 
     @property
     def wants_other_nodes(self) -> bool:
@@ -63,7 +68,7 @@ class Evidence:
     @property
     def silent(self) -> list[int]:
         """The ranks that left no record of an end and were not asked to stop."""
-        return [n for n in range(self.placement.grid.ranks) if n not in self.ends and n not in self.told]
+        return [n for n in range(len(self.placement.slots)) if n not in self.ends and n not in self.told]
 
     @property
     def silent_hosts(self) -> list[str]:
@@ -85,7 +90,7 @@ class Evidence:
         if end.cut_off:
             return True
         by_itself = end.signal in (None, signal.SIGABRT) and end.meaning is Meaning.FAILED and not end.error
-        if not by_itself or self.placement.grid.ranks == 1:
+        if not by_itself or len(self.placement.slots) == 1:
             return False
         return self.error(end.rank).lost_peer
 

@@ -110,13 +110,18 @@ def _seconds(text: str) -> float:
     return DURATIONS_S.checked(total, "seconds")
 
 
-def expression(text: str) -> str:
-    """The text itself. Raises ValueError unless it is a regular expression with a named group."""
+def regular(text: str) -> str:
+    """The text itself. Raises ValueError unless it is a regular expression."""
     try:
-        groups = re.compile(text).groupindex
+        re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
-    if not groups:
+    return text
+
+
+def expression(text: str) -> str:
+    """The text itself. Raises ValueError unless it is a regular expression with a named group."""
+    if not re.compile(regular(text)).groupindex:
         raise ValueError("has no named group; write one for each value, as in 'loss=(?P<loss>\\S+)'")
     return text
 
@@ -239,11 +244,8 @@ CPUS = text_kind("numbers of CPUs", r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9
 ARCHITECTURE = text_kind(
     "a GPU architecture", r"(sm_[0-9]{2,3}[a-z]?|gfx[0-9a-f]{3,4})", "write it as sm_70, or as gfx90a for AMD"
 )
-WRITABLE = text_kind(
-    "tmpfs or a folder",
-    rf"(tmpfs|[~/$][^:,{CONTROL}]{{0,4000}})",
-    "write tmpfs, or the absolute path of a folder, as in $TORUSRUN_SCRATCH",
-)
+REGULAR = Kind("a regular expression", "", regular)
+URL_PATH = text_kind("the path of a URL", r"/[!-~]{0,1000}", "begin it with '/', as in /health, without blanks")
 EXPRESSION = Kind("a regular expression with named groups", r"\(\?P<[A-Za-z_]", expression)
 LINE = _line("one line of text")
 SHELL = _line("a line of shell", rf"(?![^\S{CONTROL}]*#)", "begin with '#', as directives of schedulers do, ")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.main_role import with_main
 from torusrun.orchestrator.keys.nodes import KeyValue, clipped, compose, keys
 from torusrun.orchestrator.keys.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
@@ -58,6 +59,9 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
     text = typed.text() if typed else read_text(Path(source), "run")
     root = typed.tree() if typed else compose(text, source)
     run, marks = read_tree(RunSpec, root, source, [*settings, *([f"--site={site}"] if site else [])])
+    run, problems = with_main(run, marks)
+    if problems:
+        raise SpecError(problems)
     site_path = find_site(run.site, Path() if site else folder, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
     files = (*(() if typed else (source,)), str(site_path))

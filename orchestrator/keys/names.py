@@ -44,7 +44,6 @@ GROUPS = {
     "base": "{docker: debian:bookworm}",
     "python": "{packages: [numpy==2.1.0]}",
     "mpi": "{from: distribution}",
-    "cuda": "{version: '12.4'}",
 }
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
-from torusrun.orchestrator.keys.kinds import DURATION, EXPRESSION, LINE, NODES, NONE_OR_MORE, Limits
+from torusrun.orchestrator.keys.kinds import EXPRESSION, LINE, NODES, NONE_OR_MORE, Limits
+from torusrun.orchestrator.keys.roles import ROLE_NAME, Role, StopSettings
 from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import SweepKeys
 from torusrun.training.recipe.key import key, needed
@@ -30,18 +31,6 @@ class KeepGoing:
     )
     min_nodes: Annotated[int, NODES] | None = key(
         None, "fewest nodes on which the run continues within a job; default: nodes"
-    )
-
-
-@dataclass(frozen=True)
-class StopSettings:
-    """How the command is stopped when its time limit is near or its user cancels it."""
-
-    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = key(
-        "SIGTERM", "the signal that every rank's command gets"
-    )
-    before_s: Annotated[float, DURATION] | None = key(
-        None, "how long before the time limit; default: the site's stop_before", name="before"
     )
 
 
@@ -140,4 +129,7 @@ class RunSpec:
     checkpoints: Checkpoints = key(Checkpoints(), "the command's checkpoints")
     exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
     metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")
+    roles: dict[Annotated[str, ROLE_NAME], Role] = key(
+        {}, "several programs of the run, by name: one is the main role, the others are services (docs/guides/roles.md)"
+    )
     sweep: SweepKeys | None = key(None, "makes several runs from this one, with different values of some keys")

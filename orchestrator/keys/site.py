@@ -72,11 +72,8 @@ class ContainerSettings:
         None,
         "apptainer or singularity, or its path, or pyxis (a plug-in of srun, with enroot); default: the one on PATH",
     )
-    mpi: Literal["inside", "host"] = key(
-        "inside", "the MPI of programs in the image: inside (the image's) or host (the site's)"
-    )
     host_mpi: Annotated[str, kinds.LINE] | None = key(
-        None, "folder of the site's MPI, bound into the image when mpi is host"
+        None, "folder of the site's MPI, which is bound into images in place of their own"
     )
     bind: tuple[Annotated[str, kinds.BIND], ...] = key(
         (), "folders of the host to bind: /host, /host:/inside or /host:/inside:ro"
@@ -87,26 +84,11 @@ class ContainerSettings:
         "how the host's GPUs get into the container: nv, nvccli, rocm or none; default: rocm if node.architecture "
         "is AMD's, else nv",
     )
-    writable: Annotated[str, kinds.WRITABLE] | None = key(
-        None,
-        "where changes of the image go: tmpfs (until a rank ends), or a node-local folder; default: read-only",
-    )
-    verify: Literal["checksum", "signature"] = key(
-        "checksum",
-        "what is verified before ranks start: the image's checksum, or also its signature, "
-        "with the keys in your keyring",
-    )
-    mount: Literal["rank", "node"] = key(
-        "rank", "how often an image is mounted: once per rank, or once per node, by an instance of the runtime"
+    writable: Literal["tmpfs"] | None = key(
+        None, "tmpfs: programs may change files of the image, until their rank ends; default: read-only"
     )
     cache: Annotated[str, kinds.LINE] = key(
         "~/torusrun/images", "folder of built images, on a file system that the nodes share"
-    )
-    caches: tuple[Annotated[str, kinds.LINE], ...] = key(
-        (), "folders of images that others built, searched after 'cache' and only read"
-    )
-    owners: tuple[Annotated[str, kinds.OPERAND], ...] = key(
-        (), "users who may own the folders of 'caches', besides you and root"
     )
     stage: Annotated[str, kinds.LINE] | None = key(
         None, "node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR"
@@ -115,12 +97,8 @@ class ContainerSettings:
         "fakeroot", "how an image is built without root: fakeroot, userns or plain"
     )
     build_on: Literal["login", "job"] = key("login", "where images are built: login (here) or job (of the scheduler)")
-    build_time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of a build's job", name="build_time")
     temporary: Annotated[str, kinds.LINE] | None = key(
         None, "node-local folder for builds; default: the folder of the image"
-    )
-    compression: Literal["gzip", "lz4", "zstd"] | None = key(
-        None, "of built images: gzip, lz4 or zstd; default: the runtime's"
     )
     driver: Annotated[str, kinds.LINE] | None = key(
         None, "the nodes' GPU driver, for checks on a login node that has none"

@@ -67,9 +67,9 @@ def _below(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
 
 def _package(name: str) -> Iterator[tuple[str, bytes]]:
     try:
-        found = importlib.metadata.distribution(name).files or []
+        paths = importlib.metadata.distribution(name).files or []
     except importlib.metadata.PackageNotFoundError:
         raise SiteError(f"{name} is not installed here, so the login node cannot get it: reinstall torusrun") from None
-    for path in found:
+    for path in paths:
         if ".." not in path.parts and (path.suffix == ".py" or path.name == "METADATA"):
             yield f"{NEEDS}/{name}/{path.as_posix()}", path.read_binary()

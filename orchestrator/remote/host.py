@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
-from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError, UserError
 
 if TYPE_CHECKING:  # `status` needs no site
     from torusrun.orchestrator.keys.site import Site
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # `status` needs no site
 PYTHON = "python3"
 CONNECT_S = 10.0
 ALIVE_S, LOST_AFTER = 10, 2  # a link is broken when so many signs of life, this far apart, got no answer
-LOST, REFUSED = 255, 254  # exit codes: of ssh for its own failures; of through_fabric.py, which can tell them apart
+LOST, REFUSED, UNREACHED = 255, 254, 253  # exit codes: of ssh for its failures; of through_fabric.py for some of them
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class LoginHost:
     def argv(self, command: str, *, terminal: bool = False, asks: bool = True) -> list[str]:
         """The program that runs `command` there with its own streams. Without `asks` it asks the user nothing."""
         if not self.by_ssh:
-            return _fabric(*(["--terminal"] if terminal else []), self.address, command)
+            if terminal:
+                raise UserError(f"{self.address}: only `ssh` has a terminal there, and fabric connects to this site")
+            return process.module(sys.executable, "torusrun.orchestrator.remote.through_fabric", self.address, command)
         return ["ssh", "-tt" if terminal else "-T", *_ssh_options(asks), "--", self.address, command]
 
     def tunnel(self, socket: str, port: int) -> list[str]:
-        """The program that leads a new Unix socket of this machine to a port of the login node's loopback."""
-        if not self.by_ssh:
-            return _fabric("--tunnel", self.address, f"{socket}:{port}")
+        """The `ssh` that leads a new Unix socket of this machine to a port of the login node's loopback."""
         leads = ["-o", "ExitOnForwardFailure=yes", "-L", f"{socket}:127.0.0.1:{port}"]
         return ["ssh", "-N", "-T", *leads, *_ssh_options(asks=True), "--", self.address]
 
@@ -62,6 +62,10 @@ class LinkLost(Unanswered):
         self.begun = begun
 
 
+class Unreached(LinkLost):
+    """There was no connection, so no request was sent."""
+
+
 class HostRefused(SiteError):
     """There is no connection and a repetition does not help: an unknown key, no permission, no Python."""
 
@@ -76,7 +80,3 @@ def _ssh_options(asks: bool) -> list[str]:
     batch = [] if asks and sys.stdin and sys.stdin.isatty() else ["-o", "BatchMode=yes"]
     alive = ["-o", f"ServerAliveInterval={ALIVE_S}", "-o", f"ServerAliveCountMax={LOST_AFTER}"]
     return ["-o", "StrictHostKeyChecking=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}", *alive, *batch]
-
-
-def _fabric(*words: str) -> list[str]:
-    return process.module(sys.executable, "torusrun.orchestrator.remote.through_fabric", *words)

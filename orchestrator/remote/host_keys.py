@@ -65,8 +65,8 @@ def _keys(words: list[str], names: set[str]) -> list[paramiko.PKey]:
 
 def _matches(patterns: list[str], names: set[str]) -> bool:
     """Whether a pattern matches one of `names`, and no pattern with '!' does."""
-    found = {pattern.startswith("!") for pattern in patterns for each in names if _is(pattern.lstrip("!"), each)}
-    return found == {False}
+    matches = {pattern.startswith("!") for pattern in patterns for each in names if _is(pattern.lstrip("!"), each)}
+    return matches == {False}
 
 
 def _is(pattern: str, each: str) -> bool:

@@ -9,8 +9,8 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,11 @@ from torusrun.orchestrator.keys.load import Loaded, RunSource, load, load_site, 
 from torusrun.orchestrator.keys.run import NO_CODE
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
-from torusrun.orchestrator.remote import call, remote_runs, store
+from torusrun.orchestrator.remote import call, remote_runs
 from torusrun.orchestrator.remote.call import VerbOutput
-from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, of
+from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, Unreached, of
 from torusrun.orchestrator.remote.remote_runs import Known
-from torusrun.orchestrator.remote.store import CODE, HERE
+from torusrun.orchestrator.remote.store import CODE, HERE, Packed
 from torusrun.orchestrator.run.attempts.create import no_code
 from torusrun.orchestrator.run.code.freeze import freeze
 from torusrun.orchestrator.run.folder import provenance
@@ -55,16 +55,16 @@ def submit(
     is sent. Raises UserError for a mistake in the files, SiteError for a refusal, NoAnswer if the result is unknown.
     """
     name = name or plan.run_id
-    host, request = _request(verb, plan, path, options, site, settings, code=verb != "hold")
+    host, request, code = _request(verb, plan, path, options, site, settings, code=verb != "hold")
     request["words"] += [f"--id={name}", f"--origin={HERE}/{ORIGIN}"]
-    return _made(host, {**request, "id": name}, request["site_name"], members)
+    return _made(host, {**request, "id": name}, code, members)
 
 
 def again(known: Known) -> Known:
     """Run `reproduce` of a run on its login node; the new run there. Raises as `submit` does."""
     name = new_id(known.run.rsplit("-", 3)[0])
     request = call.words("reproduce", known.run, f"--id={name}", buffered=True)
-    return _made(known.host, {**request, "id": name}, known.site, [])
+    return _made(known.host, {**request, "id": name, "site_name": known.site}, (), [])
 
 
 def run(
@@ -80,8 +80,7 @@ def run(
 
     The output names the files of this machine. Raises UserError and SiteError.
     """
-    host, request = _request(verb, planned, path, options, site, settings)
-    return call.captured(host, request)
+    return call.captured(*_request(verb, planned, path, options, site, settings))
 
 
 def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:
@@ -93,15 +92,15 @@ def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:
     return call.captured(of(site), {**request, **files})
 
 
-def _made(host: LoginHost, request: Mapping[str, Any], site: str, members: Sequence[str]) -> Known:
+def _made(host: LoginHost, request: Mapping[str, Any], code: Iterable[bytes], members: Sequence[str]) -> Known:
     """The run of the request, or the sweep with these `members`. It is recorded here before the request is sent."""
-    run = Known(request["id"], host, site, time.time())
+    run = Known(request["id"], host, request["site_name"], time.time())
     kept = members or [run.run]
     for name in kept:
         remote_runs.keep(replace(run, run=name))
     shows = f"`torusrun status {run.run}` shows whether it was submitted"
     try:
-        ended = call.repeated(host, lambda: call.captured(host, request))
+        ended = call.repeated(host, lambda: call.captured(host, request, code))
         made = run.run in ended.out.decode(errors="replace").split()
         if ended.code not in (0, USER_MISTAKE, SiteError.exit_code) or (not ended.code and not made):
             raise BadAnswer(f"{host.address}: its answer is not what torusrun sends")
@@ -111,11 +110,11 @@ def _made(host: LoginHost, request: Mapping[str, Any], site: str, members: Seque
     except KeyboardInterrupt:
         warn(shows)
         raise
-    except Unanswered as error:
-        raise NoAnswer(f"{error}; {shows}") from None
     except NoAnswer:
         raise
-    except TorusrunError:
+    except TorusrunError as error:
+        if isinstance(error, Unanswered) and not isinstance(error, Unreached):
+            raise NoAnswer(f"{error}; {shows}") from None
         for name in kept:
             remote_runs.forget(name)
         raise
@@ -131,8 +130,8 @@ def _request(
     settings: Sequence[str],
     *,
     code: bool = True,
-) -> tuple[LoginHost, Request]:
-    """(the login node, the request that runs the verb there). The code has been sent. Raises UserError, SiteError."""
+) -> tuple[LoginHost, Request, Iterable[bytes]]:
+    """(the login node, the request that runs the verb there, the code that follows it). Raises UserError, SiteError."""
     loaded, host = load(path, site=site, settings=settings), of(planned.site)
     _check_image(loaded)
     gathered, diff = provenance.gather(loaded.folder, secret=planned.secret_sources)
@@ -144,9 +143,11 @@ def _request(
     names = [(run_file, loaded.source), (site_file, loaded.site_source)]
     secrets = secret_values.read(planned)  # of this machine; there, each is a variable of the shell
     settings = [*settings, *(f"{_key(name)}={{from_shell: true}}" for name in secrets)]
-    sent_code = None
+    sent_code: Request | None = None
+    packed: Packed | tuple[()] = ()
     if planned.code and code:
-        sent_code, record = _send_code(host, planned)
+        packed, record = _packed_code(planned)
+        sent_code = {"bytes": packed.size_bytes, "sha256": record["sha256"]}
         origin["code"] = {key: record[key] for key in ("source", "commit", "dirty", "notes")}
         names.append((CODE, record["source"]))
     if planned.code:
@@ -155,7 +156,7 @@ def _request(
     words = [f"{HERE}/{run_file}", f"--site={HERE}/{site_file}", *(f"--set={text}" for text in settings), *options]
     request = call.words(verb, *words, *_quiet(), buffered=True)
     more = {"files": files, "names": names, "secrets": secrets, "code": sent_code}
-    return host, {**request, **more, "site_name": Path(loaded.site_source).stem}
+    return host, {**request, **more, "site_name": Path(loaded.site_source).stem}, packed
 
 
 def _quiet() -> list[str]:
@@ -180,29 +181,10 @@ def _key(secret: str) -> str:
     return "notify.webhook" if secret == secret_values.WEBHOOK else f"env.{secret}"
 
 
-def _send_code(host: LoginHost, planned: Plan) -> tuple[Request, dict[str, Any]]:
-    """Freeze the code and send its missing files; (what the request has of it, its record)."""
+def _packed_code(planned: Plan) -> tuple[Packed, dict[str, Any]]:
+    """The code of a plan as an archive, and its record."""
     assert planned.code
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
         copy = Path(folder) / "code"
         frozen = freeze(planned.code, copy, leave_out=no_code(planned), secret=planned.secret_files)
-        entries = store.listing(copy)
-        files = {entry.sha256: entry for entry in entries if entry.kind == "file"}
-        missing = {"do": "missing", "sha256s": sorted(files)}
-
-        def send() -> None:
-            wanted = call.answer(host, missing, tuple[str, ...])
-            if not files.keys() >= {*wanted}:
-                raise BadAnswer(f"{host.address}: it requests a file that was not offered")
-            sent = {"do": "keep", "files": [(sha256, files[sha256].size_bytes) for sha256 in wanted]}
-            if wanted:
-                call.checked(host, call.captured(host, sent, _contents([copy / files[name].name for name in wanted])))
-
-        call.repeated(host, send)
-    return {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}, frozen.record()
-
-
-def _contents(paths: Sequence[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with path.open("rb") as file:
-            yield from store.blocks(file, path.stat().st_size)
+        return Packed(copy), frozen.record()

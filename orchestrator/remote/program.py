@@ -29,16 +29,22 @@ from torusrun.orchestrator.remote.host import (
     CONNECT_S,
     LOST,
     REFUSED,
+    UNREACHED,
     BadAnswer,
     HostRefused,
     LinkLost,
     LoginHost,
     Unanswered,
+    Unreached,
 )
 
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 REFUSALS = ("Host key verification failed", "Permission denied", "HOST IDENTIFICATION HAS CHANGED")
+UNREACHED_BY_SSH = (
+    "ssh: connect to host ",
+    "ssh: Could not resolve hostname ",
+)  # ssh.c, sshconnect.c: before a connection
 BLOCK_BYTES = 1 << 16
 GREETING_BYTES = 1 << 16  # some shells print text before
 MOST_PARTS = 1_000_000  # lists and objects in an answer
@@ -178,19 +184,22 @@ class FarProgram:
 
     def _not_begun(self) -> SiteError:
         """The error of a program that ended before it began: that of ssh, or the last words of the Python there."""
-        name, said = self._host.address, self._err.decode(errors="replace").strip()
+        name, words = self._host.address, self._err.decode(errors="replace").strip()
         try:
             code = self._program.wait(CONNECT_S)
         except subprocess.TimeoutExpired:
             code = LOST
-        if code in (LOST, REFUSED):
-            why = f"{name}: {said.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
+        if code in (LOST, REFUSED, UNREACHED):
+            why = (
+                f"{name}: {words.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
+            )
             if code == REFUSED:
                 return HostRefused(why)
-            if any(refusal in said for refusal in REFUSALS):
+            if any(refusal in words for refusal in REFUSALS):
                 return HostRefused(f"{why}. Run `ssh {name}` by hand once: torusrun continues once that works")
-            return LinkLost(why)
-        last = said.splitlines()[-1].strip() if said else "it said nothing"
+            is_unreached = code == UNREACHED or words.startswith(UNREACHED_BY_SSH)
+            return Unreached(why) if is_unreached else LinkLost(why)
+        last = words.splitlines()[-1].strip() if words else "it said nothing"
         ended = f"`{self._host.python}` ended with exit code {code} there"
         return HostRefused(f"{name}: {last}; {ended}; Python 3.10 or newer is needed: name one as `python` in the site")
 

@@ -101,15 +101,15 @@ def find(word: str) -> Known | None:
         newest, here = known[-1], index.runs()
         is_here = here and (index.made_ns(here[-1]) or 0) / 1e9 > newest.submitted_s
         return None if is_here else newest
-    there = {run.run: run for run in known if run.run.startswith(word)}
-    ids = [run.run_id for run in index.runs() if run.run_id.startswith(word)] if there else []
-    if word in there or word in ids or not there:
-        return there.get(word)
-    if len(names := [*ids, *there]) > 1:
+    far = {run.run: run for run in known if run.run.startswith(word)}
+    ids = [run.run_id for run in index.runs() if run.run_id.startswith(word)] if far else []
+    if word in far or word in ids or not far:
+        return far.get(word)
+    if len(names := [*ids, *far]) > 1:
         if sweep(word):
             raise UserError(f"{word!r} is a sweep: name one of its members, as {names[0]}")
         raise UserError(f"{word!r} begins the ids of {len(names)} runs: {', '.join(names)}")
-    return there[names[0]]
+    return far[names[0]]
 
 
 def sweep_of(run: str) -> str:
@@ -129,60 +129,44 @@ def sweep(word: str, *, of_any: bool = False) -> Known | None:
     With `of_any`, a member's id names its sweep, and 'last' the newest. Raises UserError if it begins several ids then.
     """
     known = runs()
-    there = {name: run for run in known if (name := sweep_of(run.run))}
-    if not there or not word:
+    far = {name: run for run in known if (name := sweep_of(run.run))}
+    if not far or not word:
         return None
     local = index.runs()
     here = {run.sweep.name: index.made_ns(run) or 0 for run in local if run.sweep}
     if of_any and word == "last":
-        name, newest = list(there.items())[-1]
+        name, newest = list(far.items())[-1]
         return None if max(here.values(), default=0) / 1e9 > newest.submitted_s else replace(newest, run=name)
-    if of_any and sweep_of(word) in there:
+    if of_any and sweep_of(word) in far:
         word = sweep_of(word)
     others = [run.run for run in known if not sweep_of(run.run)]
     others += [run.run_id for run in local if not run.sweep]
-    every = [*there, *here, *others]
+    every = [*far, *here, *others]
     named = [word] if word in every else [name for name in every if name.startswith(word)]
-    if len(named) == 1 and named[0] in there:
-        return replace(there[named[0]], run=named[0])
+    if len(named) == 1 and named[0] in far:
+        return replace(far[named[0]], run=named[0])
     if len(named) > 1 and of_any:
         raise UserError(f"{word!r} begins the ids of {len(named)} sweeps and runs: {', '.join(named)}")
     return None
 
 
 def on(host: LoginHost, word: str) -> str:
-    """The id of the run on this login node that `word` names. An unknown `word` is returned: the node may know it.
+    """The id of the run on this login node that `word` names. An unknown word is returned: the node may know it.
 
     Raises UserError if it names a run elsewhere.
     """
-    found = find(word)
-    if found and found.host.address != host.address:
-        raise _elsewhere(found.run, found.host.address, host)
-    if found:
-        return found.run
-    try:
-        here = index.find(word)
-    except UserError:
+    run = find(word)
+    if run is None and word != "last":
         return word
-    raise _elsewhere(here.run_id, "this machine", host)
+    if run is None or run.host.address != host.address:
+        raise UserError(f"{word!r} is no run of {host.address}, to which this one goes: name a run there")
+    return run.run
 
 
 def awaited_on(host: LoginHost, after: Sequence[str], after_any: Sequence[str]) -> list[str]:
     """The options of `submit` for runs on this login node that are awaited. Raises UserError as `on` does."""
     both = {"after": after, "after-any": after_any}
     return [f"--{option}={on(host, word)}" for option, words in both.items() for word in words]
-
-
-def held_on(host: LoginHost, word: str) -> str:
-    """The word for a held allocation, which the login node looks up. Raises UserError if it names one elsewhere."""
-    named = [run for run in runs() if word not in ("", "last") and run.run.startswith(word)]
-    if named and not any(run.host.address == host.address for run in named):
-        raise _elsewhere(named[0].run, named[0].host.address, host)
-    return word
-
-
-def _elsewhere(run: str, place: str, host: LoginHost) -> UserError:
-    return UserError(f"{run} is a run of {place}, and this one goes to {host.address}: name a run there")
 
 
 def newest(known: Sequence[Known], most: int) -> list[Known]:
@@ -202,13 +186,13 @@ def _matching(word: str, known: Sequence[Known]) -> list[Known]:
 
 def split(words: Sequence[str]) -> tuple[list[str], list[Known]]:
     """The words that name local runs, or patterns, and the runs on login nodes that the words name."""
-    known, here, there = runs(), [], dict[str, Known]()
+    known, here, far = runs(), [], dict[str, Known]()
     for word in words:
-        found = {run.run: run for run in _matching(word, known)}
-        there |= found
-        if not found or (is_pattern(word) and any(fnmatchcase(run.run_id, word) for run in index.runs())):
+        named = {run.run: run for run in _matching(word, known)}
+        far |= named
+        if not named or (is_pattern(word) and any(fnmatchcase(run.run_id, word) for run in index.runs())):
             here.append(word)
-    return here, list(there.values()) if words else known
+    return here, list(far.values()) if words else known
 
 
 def of_one_place(words: Sequence[str]) -> list[Known]:
@@ -216,9 +200,9 @@ def of_one_place(words: Sequence[str]) -> list[Known]:
 
     Raises UserError if the runs are in several places.
     """
-    here, there = split(words)
-    there = there if words else [run for run in there if not run.over]
-    if there and (here or len({run.host.address for run in there}) > 1):
-        names = ", ".join(sorted({run.host.address for run in there} | ({"this machine"} if here else set())))
+    here, far = split(words)
+    far = far if words else [run for run in far if not run.over]
+    if far and (here or len({run.host.address for run in far}) > 1):
+        names = ", ".join(sorted({run.host.address for run in far} | ({"this machine"} if here else set())))
         raise UserError(f"these runs are on {names}: name those of one; `torusrun status` shows all")
-    return there
+    return far

@@ -54,7 +54,7 @@ def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: 
     for run in runs:
         by_host[run.host].append(run)
     asked = [host for host, of in by_host.items() if named or not all(run.over for run in of)]
-    found, seen = Rows(), dict[str, View]()
+    merged, seen = Rows(), dict[str, View]()
     with ThreadPoolExecutor(max(len(asked), 1)) as pool:
         answers = pool.map(lambda host: _asked(host, [run.run for run in by_host[host]], long), asked)
         for host, answer in zip(asked, answers, strict=True):
@@ -66,10 +66,10 @@ def rows(runs: Sequence[Known], *, named: bool = True, long: bool = False, say: 
                     continue
                 view, row = answer.get(run.run, (None, Row()))
                 seen[run.run] = taken(run, view)
-                found.accounts |= {run.run: row.account} if row.account else {}
-                found.starts |= {} if row.starts_s is None else {run.run: row.starts_s}
-    found.views = [seen.get(run.run) or unknown(run, "it was not asked") for run in runs]
-    return found
+                merged.accounts |= {run.run: row.account} if row.account else {}
+                merged.starts |= {} if row.starts_s is None else {run.run: row.starts_s}
+    merged.views = [seen.get(run.run) or unknown(run, "it was not asked") for run in runs]
+    return merged
 
 
 def views(runs: Sequence[Known]) -> list[View]:
@@ -93,14 +93,13 @@ def _asked(host: LoginHost, names: Sequence[str], long: bool) -> Mapping[str, tu
         return f"{host.address}: {report(error, ['status'])}"
 
 
-def taken(run: Known, view: View | None, *, keep: bool = True) -> View:
-    """The view of a run from its login node, None if that lacks the run. With `keep` it is recorded."""
+def taken(run: Known, view: View | None) -> View:
+    """The view of a run from its login node, which is recorded; `view` is None if the node lacks the run."""
     if view is None:
         why = "has no run of this name: it was removed, or its submission did not arrive"
         return unknown(run, f"{run.host.address} {why}; remove {remote_runs.file_of(run.run)} to forget it")
-    if keep:
-        with contextlib.suppress(SiteError):  # a full disk must not hide a run
-            remote_runs.seen(run, view)
+    with contextlib.suppress(SiteError):  # a full disk must not hide a run
+        remote_runs.seen(run, view)
     return view_of(run, view)
 
 

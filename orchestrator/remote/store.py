@@ -1,23 +1,23 @@
-"""Files on the login node by their SHA-256, so that the same code is not sent twice; folders as lists of such files."""
+"""What travels with a request: the code of a run as an archive, and folders as lists of their entries."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.paths import checked, home
 from torusrun.orchestrator.run.code.freeze import checksum_of
 from torusrun.training.files.trusted import sha256_of
 
-CHECKSUM = re.compile(r"[0-9a-f]{64}")
 STAGED = ".torusrun-collect-"  # begins the name of a run's copy that waits to be fetched
 SENT = "sent-"  # begins the name of the folder with the files of a request, while it is carried out
 HERE = "\0sent"  # in the words of a verb: the folder of its files
@@ -34,47 +34,64 @@ class SentEntry:
     mode: int
     size_bytes: int = 0
     sha256: str = ""
-    target: str = ""
+
+
+class Packed:
+    """An archive of a folder in a temporary file. A request that is repeated reads it again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with this object)
+        with tarfile.open(fileobj=self._file, mode="w:gz", compresslevel=1) as archive:
+            for path in sorted(folder.iterdir()):
+                archive.add(path, path.name, filter=_without_owner)
+        self.size_bytes = self._file.tell()
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        return blocks(self._file, self.size_bytes)
+
+
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def unpack(reads: IO[bytes], size_bytes: int, sha256: str, into: Path) -> None:
+    """Make the folder `into` from the archive of a frozen code. Raises SiteError unless it is whole and unchanged."""
+    into.mkdir(mode=0o700)
+    with tempfile.TemporaryFile(dir=into.parent) as file:
+        for block in blocks(reads, size_bytes):
+            file.write(block)
+        file.seek(0)
+        try:
+            with tarfile.open(fileobj=file) as archive:
+                for entry in archive:
+                    _unpack(archive, entry, into)
+        except (tarfile.TarError, zlib.error, EOFError) as error:
+            raise SiteError(f"the code arrived damaged: {error}; submit again") from None
+    if (arrived := checksum_of(into)) != sha256:
+        raise SiteError(f"the code arrived damaged: it has SHA-256 {arrived}, {sha256} was sent; submit again")
+
+
+def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, into: Path) -> None:
+    path = into / entry.name
+    if not path.parent.resolve().is_relative_to(into.resolve()) or ".." in Path(entry.name).parts:
+        raise SiteError(f"{entry.name}: this is not below the code")
+    if entry.isdir():
+        path.mkdir(mode=0o700)
+    elif entry.issym():
+        path.symlink_to(entry.linkname)
+    elif source := archive.extractfile(entry):
+        with path.open("xb") as target:
+            shutil.copyfileobj(source, target, BLOCK_BYTES)
+        path.chmod(entry.mode & 0o777)
 
 
 def place() -> Path:
+    """The folder that has the files of requests while they are carried out."""
     named = os.environ.get("XDG_CACHE_HOME", "")
-    return (checked(named) if os.path.isabs(named) else home() / ".cache") / "torusrun" / "files"
-
-
-def path_of(sha256: str) -> Path:
-    if not CHECKSUM.fullmatch(sha256):
-        raise SiteError(f"{sha256!r} is not a SHA-256")
-    return place() / sha256[:2] / sha256
-
-
-def missing(sha256s: Sequence[str]) -> list[str]:
-    """Those of the files that are not here. The others are used now."""
-    return [sha256 for sha256 in sha256s if not _use(path_of(sha256))]
-
-
-def _use(path: Path) -> bool:
-    try:
-        os.utime(path)
-    except OSError:
-        return False
-    return path.is_file()
-
-
-def keep(sha256: str, size_bytes: int, reads: IO[bytes]) -> None:
-    """Read a file of this size and store it, whole or not at all. Raises SiteError if it has another checksum."""
-    path = path_of(sha256)
-    private.make(path.parent)
-    unfinished = path.with_name(f".{sha256}-{os.getpid()}")
-    try:
-        with open(private.open_regular(unfinished, os.O_RDWR | os.O_CREAT), "r+b") as file:
-            for block in blocks(reads, size_bytes):
-                file.write(block)
-        if (arrived := sha256_of(unfinished)) != sha256:
-            raise SiteError(f"a file arrived damaged: it has SHA-256 {arrived}, {sha256} was sent; try again")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    return (checked(named) if os.path.isabs(named) else home() / ".cache") / "torusrun"
 
 
 def blocks(reads: IO[bytes], size_bytes: int) -> Iterator[bytes]:
@@ -97,28 +114,7 @@ def _listed(folder: Path, path: Path) -> SentEntry:
     name, status = path.relative_to(folder).as_posix(), path.lstat()
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISLNK(status.st_mode):
-        return SentEntry(name, "link", mode, target=os.readlink(path))
+        return SentEntry(name, "link", mode)
     if stat.S_ISDIR(status.st_mode):
         return SentEntry(name, "folder", mode)
     return SentEntry(name, "file", mode, status.st_size, sha256_of(path))
-
-
-def assemble(code: Mapping[str, Any], into: Path) -> None:
-    """Make the folder `into` from files in the store. Raises SiteError unless it equals the frozen code.
-
-    `code` has the `sha256` of the whole, and `entries` as `listing` makes them.
-    """
-    into.mkdir(mode=0o700)
-    for entry in (SentEntry(**values) for values in code["entries"]):
-        path = into / entry.name
-        if not path.parent.resolve().is_relative_to(into.resolve()) or ".." in Path(entry.name).parts:
-            raise SiteError(f"{entry.name}: this is not below the code")
-        if entry.kind == "folder":
-            path.mkdir(mode=0o700)
-        elif entry.kind == "link":
-            path.symlink_to(entry.target)
-        else:
-            shutil.copyfile(path_of(entry.sha256), path)
-            path.chmod(entry.mode & 0o777)
-    if (arrived := checksum_of(into)) != code["sha256"]:
-        raise SiteError(f"the code arrived damaged: it has SHA-256 {arrived}, {code['sha256']} was sent; submit again")

@@ -1,9 +1,8 @@
-"""Runs a command on a login node through fabric, as `ssh` would: `through_fabric [--terminal] HOST COMMAND`.
+"""Runs a command on a login node through fabric, as `ssh` would: `through_fabric HOST COMMAND`.
 
 For machines without `ssh`, and sites with `connect: fabric`. It joins its own streams to the command, and ends with its
-exit code, with 255 if the link is lost and 254 if it is refused. `--tunnel HOST SOCKET:PORT` leads a Unix socket of
-this machine to a port there. fabric would accept any host key, also of jump hosts. Here every key must be in a file of
-known hosts.
+exit code, with 255 if the link is lost, 254 if it is refused and 253 if there was none. fabric would accept any host
+key. Here the key must be in a file of known hosts. Jump hosts, terminals and tunnels are left to `ssh`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import contextlib
 import logging
 import os
 import select
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,10 +23,8 @@ from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
 
 from torusrun.orchestrator.base import private, signals
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.listening import joined
-from torusrun.orchestrator.base.terminal.output import raw
 from torusrun.orchestrator.remote import host_keys
-from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, HostRefused
+from torusrun.orchestrator.remote.host import ALIVE_S, CONNECT_S, LOST, LOST_AFTER, REFUSED, UNREACHED, HostRefused
 from torusrun.orchestrator.remote.host_keys import HostKeys
 
 USE_SSH = "write `connect: openssh` into the site, so that `ssh` connects"
@@ -36,7 +32,7 @@ SHARE = (
     "let OpenSSH keep a connection that torusrun shares: `connect: openssh` in the site; ControlMaster, ControlPath "
     "and ControlPersist in ~/.ssh/config (docs/guides/remote.md); then `ssh` to it once"
 )
-UNREAD = {"revokedhostkeys": "RevokedHostKeys", "hostkeyalias": "HostKeyAlias", "include": "Include"}
+UNREAD = {name.lower(): name for name in ("RevokedHostKeys", "HostKeyAlias", "Include", "ProxyJump")}
 GREETING_S, AUTHENTICATION_S = 30.0, 30.0  # for a busy login node
 SILENCE_S = float(ALIVE_S * LOST_AFTER)
 CUT_OFF = ("timeout", "transport shut down")  # paramiko's messages for an authentication in which the link broke
@@ -55,18 +51,16 @@ class NotAsking(paramiko.Transport):  # type: ignore[misc]
 
 
 class Verified(Connection):  # type: ignore[misc]
-    """A fabric connection, through its jump hosts, to a host with a known key."""
+    """A fabric connection to a host with a known key."""
 
     keys = HostKeys()  # fabric treats an attribute that the class lacks as a setting
-    through: tuple[str, ...] = ()  # the hosts that lead to this one by the configuration of jump hosts
 
-    def __init__(self, address: str, gateway: Any = None, through: tuple[str, ...] = ()) -> None:
-        object.__setattr__(self, "through", (*through, address))  # before fabric asks for the gateway
+    def __init__(self, address: str) -> None:
         options = {
             "banner_timeout": GREETING_S, "auth_timeout": AUTHENTICATION_S, "channel_timeout": GREETING_S,
             "transport_factory": NotAsking,
         }  # fmt: skip
-        super().__init__(address, gateway=gateway, connect_timeout=int(CONNECT_S), connect_kwargs=options)
+        super().__init__(address, connect_timeout=int(CONNECT_S), connect_kwargs=options)
         for key, name in UNREAD.items():
             value = str(self.ssh_config.get(key, "none"))
             if value != "none" and not value.startswith("/etc/ssh/"):  # Debian's own file includes such files
@@ -84,27 +78,9 @@ class Verified(Connection):  # type: ignore[misc]
                 if path.is_absolute() and os.path.isfile(path):  # 'none' is not a file of the working directory
                     yield path
 
-    def open(self) -> Any:
-        try:
-            return super().open()
-        except paramiko.BadHostKeyException as error:
-            raise HostRefused(_revoked(error.hostname, error.key, self.keys) or _changed(error)) from None
-
     def get_gateway(self) -> Any:
-        """The nearest jump host, reached through those before it. They are verified like the host itself."""
-        jumps = self.ssh_config.get("proxyjump", "none")
-        if jumps == "none":
-            return super().get_gateway() if "proxyjump" not in self.ssh_config else None
-        nearest = None
-        for jump in jumps.split(","):
-            address = jump.strip().removeprefix("ssh://")
-            if address in self.through:
-                raise HostRefused(
-                    f"{address}: your ssh configuration reaches it through itself (ProxyJump): exclude it, as in "
-                    f"'Host * !{address}'"
-                )
-            nearest = Verified(address, nearest, self.through)
-        return nearest
+        """The ProxyCommand. fabric would also connect to jump hosts, and verify no key of theirs."""
+        return self.ssh_config.get("proxycommand")
 
 
 class Refuse(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
@@ -126,19 +102,18 @@ def connected(address: str) -> Verified:
     try:
         connection = Verified(address)
         connection.open()
+    except paramiko.BadHostKeyException as error:
+        raise HostRefused(_revoked(error.hostname, error.key, connection.keys) or _changed(error)) from None
     except paramiko.AuthenticationException as error:
         if any(words in str(error) for words in CUT_OFF):
             raise
         raise HostRefused(_not_let_in(address, error)) from None
-    except (ConfigParseError, CouldNotCanonicalize) as error:
-        why = f"it finds no address for {error}" if isinstance(error, CouldNotCanonicalize) else str(error)
-        raise HostRefused(f"{address}: fabric cannot use your ssh configuration: {why}: {USE_SSH}") from None
+    except (ConfigParseError, CouldNotCanonicalize, ValueError, KeyError) as error:
+        raise HostRefused(f"{address}: fabric cannot use your ssh configuration: {error}: {USE_SSH}") from None
     except paramiko.SSHException as error:
         if "authentication methods" in str(error):  # an authentication without any key
             raise HostRefused(_not_let_in(address, error)) from None
         raise
-    except (ValueError, KeyError, RecursionError) as error:  # fabric raises these for an ssh configuration
-        raise HostRefused(f"{address}: fabric cannot use your ssh configuration: {error}: {USE_SSH}") from None
     threading.Thread(target=_look_alive, args=(connection,), daemon=True).start()
     return connection
 
@@ -154,28 +129,13 @@ def _look_alive(connection: Verified) -> None:
         threading.Event().wait(ALIVE_S)
 
 
-def run(connection: Verified, command: str, *, terminal: bool) -> int:
-    """Run a command with this program's own streams, on a terminal there if `terminal`; its exit code, LOST for none.
-
-    On a terminal every key is sent raw, and so is the window's size.
-    """
-    channel = connection.create_session()
-    if terminal:
-        channel.get_pty(os.environ.get("TERM", "dumb"), *os.get_terminal_size())
-    channel.exec_command(command)
-    return relay(channel, 0, 1, terminal=terminal)
-
-
-def relay(channel: Any, source: int, output: int, *, terminal: bool) -> int:
-    """Carry bytes between descriptors and a command's channel until it ends; as `run`."""
+def relay(channel: Any, source: int, output: int) -> int:
+    """Carry bytes between descriptors and a command's channel until it ends; its exit code, LOST for none."""
     typed, ended = b"", False  # read but not sent yet; whether the input has ended
-    with signals.in_order(), raw(terminal) as resized:
+    with signals.in_order():
         while not (channel.closed or (channel.eof_received and channel.exit_status_ready())):
             inputs = [channel] if typed or ended else [channel, source]
             ready, _, _ = select.select(inputs, [], [], SENDS_S if typed else LOOKS_S)
-            if resized:  # sent from here, since the signal may arrive while paramiko sends
-                resized.clear()
-                channel.resize_pty(*os.get_terminal_size())
             _show(channel, output)
             if source in ready:
                 typed = os.read(source, BLOCK_BYTES)
@@ -197,42 +157,17 @@ def _show(channel: Any, output: int) -> None:
                 left = left[os.write(stream, left) :]
 
 
-def tunnel(connection: Verified, path: str, port: int) -> int:
-    """Lead each connection to the new Unix socket `path` to `port` of the login node's loopback, until it ends."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-        listener.settimeout(LOOKS_S)
-        while connection.is_connected:
-            with contextlib.suppress(TimeoutError):
-                link, _ = listener.accept()
-                link.settimeout(None)
-                threading.Thread(target=_lead, args=(connection, link, port), daemon=True).start()
-    return LOST
-
-
-def _lead(connection: Verified, link: socket.socket, port: int) -> None:
-    with link, contextlib.suppress(*ERRORS):
-        channel = connection.transport.open_channel("direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0))
-        with channel:
-            joined(link, channel)
-
-
 def _revoked(hostname: str, key: paramiko.PKey, keys: HostKeys) -> str:
-    if key not in keys.revoked:
-        return ""
-    return (
-        f"{hostname}: its host key {key.get_name()} {key.fingerprint} is marked @revoked in a file of known hosts. "
-        f"Somebody may have stolen it; ask the site which key the host has now"
-    )
+    named = f"{hostname}: its host key {key.get_name()} {key.fingerprint} is marked @revoked in a file of known hosts"
+    stolen = "Somebody may have stolen it; ask the site which key the host has now"
+    return f"{named}. {stolen}" if key in keys.revoked else ""
 
 
 def _changed(error: paramiko.BadHostKeyException) -> str:
     return (
         f"{error.hostname}: its host key has CHANGED: it is {error.key.get_name()} {error.key.fingerprint}, known is "
-        f"{error.expected_key.fingerprint}. Somebody may intercept the connection; ask the site. "
-        f"If the site confirms the new key, "
-        f"`ssh-keygen -R '{error.hostname}'`, and `ssh` to it once"
+        f"{error.expected_key.fingerprint}. Somebody may intercept the connection; ask the site. If the site confirms "
+        f"the new key, `ssh-keygen -R '{error.hostname}'`, and `ssh` to it once"
     )
 
 
@@ -243,27 +178,23 @@ def _not_let_in(name: str, error: BaseException) -> str:
     )
 
 
-def _words(error: BaseException) -> str:
-    if isinstance(error, (socket.timeout, TimeoutError)):
-        return f"no answer within {SILENCE_S:g} s"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
 def main() -> int:
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else it prints its errors, which are raised too
-    *options, address, command = sys.argv[1:]
+    address, command = sys.argv[1:]
+    failed = UNREACHED
     try:
         with contextlib.closing(connected(address)) as connection:
-            if options == ["--tunnel"]:
-                path, _, port = command.rpartition(":")
-                return tunnel(connection, path, int(port))
-            return run(connection, command, terminal=options == ["--terminal"])
+            failed = LOST
+            channel = connection.create_session()
+            channel.exec_command(command)
+            return relay(channel, 0, 1)
     except SiteError as error:
         print(f"torusrun: {private.plain(str(error))}", file=sys.stderr)
         return REFUSED
     except ERRORS as error:
-        print(f"{address} cannot be reached: {private.plain(_words(error))}", file=sys.stderr)
-    return LOST
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        print(f"{address} cannot be reached: {private.plain(why)}", file=sys.stderr)
+    return failed
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import SITE_FAILED, SiteError, TorusrunError, UserError
 from torusrun.orchestrator.base.listening import HERE, Listening, joined
 from torusrun.orchestrator.remote import call, program
 from torusrun.orchestrator.remote.host import LinkLost, LoginHost
@@ -26,18 +26,20 @@ LOOK_S = 0.05
 MOST_BYTES = 1 << 16  # of what the verb prints before its address
 
 
-def forward(known: Known, port: int, beside: str, listen: str) -> int:
+def forward(known: Known, port: int, rank: int, listen: str) -> int:
     """Lead a local port to `port` beside a rank there, until the verb there ends; its exit code.
 
     Raises UserError if a port cannot be opened, LinkLost if the link breaks.
     """
+    if not known.host.by_ssh:
+        raise UserError(f"{known.host.address}: only `ssh` leads to a port there, and fabric connects to this site")
     listening = Listening(port, listen)
-    verb = _Verb(known, port, beside)
-    if not (there := verb.port()):
+    verb = _Verb(known, port, rank)
+    if not (far_port := verb.port()):
         return verb.ended()
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
         path = f"{folder}/port"
-        tunnel = process.converse(known.host.tunnel(path, there))
+        tunnel = process.converse(known.host.tunnel(path, far_port))
         try:
             _wait_for(tunnel, path, known.host)
             listening.announce(f"port {port} beside {known.run}")
@@ -51,11 +53,11 @@ def forward(known: Known, port: int, beside: str, listen: str) -> int:
 class _Verb:
     """The verb on the login node, run by a thread."""
 
-    def __init__(self, known: Known, port: int, beside: str) -> None:
+    def __init__(self, known: Known, port: int, rank: int) -> None:
         self._host, self.over = known.host, False
         self._printed, self._code = bytearray(), SITE_FAILED
         self._error: TorusrunError | None = None
-        words = call.words("forward", known.run, str(port), beside, f"--listen={HERE}:0", "--quiet")
+        words = call.words("forward", known.run, str(port), f"--rank={rank}", f"--listen={HERE}:0", "--quiet")
         self._thread = threading.Thread(target=self._run, args=(words,), daemon=True)
         self._thread.start()
 
@@ -98,6 +100,6 @@ def _wait_for(tunnel: subprocess.Popen[bytes], path: str, host: LoginHost) -> No
 
 
 def _lead(link: socket.socket, path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as there, contextlib.suppress(FileNotFoundError):
-        there.connect(path)
-        joined(link, there)
+    with socket.socket(socket.AF_UNIX) as far, contextlib.suppress(FileNotFoundError):
+        far.connect(path)
+        joined(link, far)

@@ -32,14 +32,14 @@ class Hook:
 HOOKS = {
     "begins": (Hook("sweeps.study_in_job:begin", of_members=True),),
     "hosts": (Hook("nodes.preflight.preflight:passed"),),
-    "started": (Hook("upkeep.notices.begin:started"),),
+    "started": (Hook("upkeep.notices:started"),),
     "ended": (
         Hook("run.bad_nodes.noted:ended"),
-        Hook("upkeep.notices.begin:ended"),
+        Hook("upkeep.notices:ended"),
         Hook("sweeps.study_in_job:ended", of_members=True),
     ),
-    "over": (Hook("sweeps.study_in_job:over", of_members=True), Hook("upkeep.notices.begin:over")),
-    "seen_over": (Hook("upkeep.notices.begin:from_client"),),
+    "over": (Hook("sweeps.study_in_job:over", of_members=True), Hook("upkeep.notices:over")),
+    "seen_over": (Hook("upkeep.notices:from_client"),),
 }
 
 

@@ -77,7 +77,6 @@ class Variables:
     task: str = ""  # has the number of a task of an array, from `first_task` on
     first_task: int = 0
     scratch: tuple[str, ...] = ()  # any of these may name the job's own folder on a node; used before TMPDIR
-    first_host: tuple[str, ...] = ()  # are set on the first host only, but all tasks need them
     cluster: tuple[str, ...] = ()  # on a login node: select the cluster that the commands use
     host: str = ""  # has the scheduler's name of the host that a process of the job is on
     elsewhere: tuple[str, ...] = ()  # also select it, but no command gets them: nothing is submitted while one is set

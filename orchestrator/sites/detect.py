@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -21,7 +20,6 @@ from torusrun.orchestrator.keys.site import ContainerSettings, Node
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts
 from torusrun.orchestrator.sites.choices import Certainty, Setting
-from torusrun.training.recipe.files import CERTAINTIES
 
 ASKING_S = 30.0
 LOCAL = "local"
@@ -75,9 +73,6 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
     return found or [named_scheduler(LOCAL)]
 
 
-FOLDER = Path(__file__).parent / "known"
-
-
 class Recognition(Enum):
     """How certain it is that a login node belongs to a known cluster."""
 
@@ -88,24 +83,30 @@ class Recognition(Enum):
 
 @dataclass(frozen=True)
 class KnownCluster:
-    """A cluster's data file. `marks` give the certainty and the source of each key of the site."""
+    """A cluster whose site ships under its name: how its login nodes are recognised."""
 
     name: str
     title: str
-    scheduler: str
-    hosts: str
-    all_of: frozenset[str]
-    account: str
-    values: dict[str, Any]
-    marks: dict[str, tuple[str, ...]]
+    hosts: str  # a pattern of the names of its login nodes
+    all_of: tuple[str, ...]  # queues and resources that it has
+    account: str  # the form of an account, and the command that lists yours
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The values of its site, under dotted keys."""
+        return flat(yaml.safe_load(self._text))
+
+    @property
+    def _text(self) -> str:
+        return (SHIPPED / f"{self.name}.yaml").read_text(encoding="utf-8")
 
     def settings(self) -> Iterator[Setting]:
-        """The values of its shipped site, each with its source."""
+        """The values of its site, each with the remark that stands behind it there."""
+        behind = remarks(self._text)
         for key, value in self.values.items():
-            certainty, source, *note = self.marks[key]
-            extra = f", {note[0]}" if note else ""
-            words = source if certainty == "memory" else f"{source} ({certainty})"
-            yield Setting(key, value, f"{words}{extra}", Certainty.KNOWN)
+            remark = behind.get(key) or behind.get(key.partition(".")[0])  # a section may stand in one line
+            words = f"the site {self.name} that ships{f': {remark}' if remark else ''}"
+            yield Setting(key, value, words, Certainty.KNOWN)
 
     def recognition(
         self, scheduler: str, hosts: Iterable[str], names: frozenset[str], gpus: frozenset[int]
@@ -115,18 +116,28 @@ class KnownCluster:
         `gpus` are the known numbers of GPUs per node. Another cluster may have the same names of queues, so names alone
         prove nothing; nodes with other numbers of GPUs belong to another cluster.
         """
-        if scheduler != self.scheduler:
+        if scheduler != self.values["scheduler"]:
             return Recognition.NONE
         if any(re.fullmatch(self.hosts, host) for host in hosts):
             return Recognition.CERTAIN
-        if not self.all_of <= names or (gpus and self.values["node.gpus"] not in gpus):
+        if not names.issuperset(self.all_of) or (gpus and self.values["node.gpus"] not in gpus):
             return Recognition.NONE
         return Recognition.CERTAIN if gpus else Recognition.POSSIBLE
 
 
-@cache
-def clusters() -> dict[str, KnownCluster]:
-    return {path.stem: _load(path) for path in sorted(FOLDER.glob("*.yaml"))}
+OF_ABCI = "your ABCI group, as in gXX12345; `show_point` lists yours"
+OF_TSUBAME = "your TSUBAME group, as in tga-NAME; `t4-user-info group point` lists yours"
+KNOWN = (
+    KnownCluster("abci-a", "ABCI 2.0, compute node (A)", r"es-a\d*(\.abci\.local|\.abci\.ai)?",
+                 ("rt_AF", "rt_AG.small"), OF_ABCI),
+    KnownCluster("abci-h", "ABCI 3.0, compute node (H)", r"login\d*\.v3\.abci\.(ai|local)",
+                 ("rt_HF", "rt_HG", "rt_HC"), OF_ABCI),
+    KnownCluster("abci-v", "ABCI 1.0 and 2.0, compute node (V)", r"es\d*(\.abci\.local|\.abci\.ai)?",
+                 ("rt_F", "rt_G.large", "rt_C.large"), OF_ABCI),
+    KnownCluster("tsubame4", "TSUBAME 4.0, whole nodes (node_f)", r"login\d*\.t4\.gsic\.titech\.ac\.jp",
+                 ("node_f", "node_h", "node_q"), OF_TSUBAME),
+)  # fmt: skip
+CLUSTERS = {cluster.name: cluster for cluster in KNOWN}
 
 
 def recognised(
@@ -134,7 +145,7 @@ def recognised(
 ) -> dict[str, Recognition]:
     """The clusters to which a login node with these host names, queues and resources, and nodes may belong."""
     signs = tuple(hosts), frozenset(names), frozenset(gpus)
-    found = {name: cluster.recognition(scheduler, *signs) for name, cluster in clusters().items()}
+    found = {name: cluster.recognition(scheduler, *signs) for name, cluster in CLUSTERS.items()}
     return {name: evidence for name, evidence in found.items() if evidence is not Recognition.NONE}
 
 
@@ -149,19 +160,12 @@ def flat(site: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _load(path: Path) -> KnownCluster:
-    held = yaml.safe_load(path.read_text(encoding="utf-8"))
-    site = yaml.safe_load((SHIPPED / f"{held['site']}.yaml").read_text(encoding="utf-8"))
-    sources = held["sources"]
-    marks = {key: (certainty, sources[source], *note) for key, (certainty, source, *note) in held["marks"].items()}
-    assert {mark[0] for mark in marks.values()} <= set(CERTAINTIES), path
-    return KnownCluster(
-        path.stem,
-        held["title"],
-        held["scheduler"],
-        held["recognised"]["hosts"],
-        frozenset(held["recognised"]["all_of"]),
-        held["account"],
-        flat(site),
-        marks,
-    )
+def remarks(text: str) -> dict[str, str]:
+    """The comment behind each value of a site, under dotted keys; (V) and (M) in words."""
+    found, section = {}, ""
+    for indent, key, value, comment in re.findall(r"^( *)([a-z_]+):([^#\n]*)(?:# (.*))?$", text, re.MULTILINE):
+        section = section if indent else f"{key}." if not value.strip() else ""
+        if comment:
+            words = re.sub(r"\(M\b", "(from memory", re.sub(r"\(V\b", "(verified", comment))
+            found[f"{section if indent else ''}{key}"] = words
+    return found

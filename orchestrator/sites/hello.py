@@ -1,8 +1,7 @@
 """The program of every rank of doctor's job: `hello.py FOLDER`. It needs only Python.
 
 It reads the word that the login node wrote into FOLDER, writes facts about its node, and waits for an answer. So the
-login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet. Rank 0
-checks whether a job may submit jobs.
+login node learns that both see each other's files, and how far apart their clocks are. Then all ranks meet.
 """
 
 from __future__ import annotations
@@ -10,14 +9,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 ANSWER_S = 40.0
 MEET_S = 60.0
-ASK_S = 30.0
 LOOK_S = 0.05
 
 
@@ -29,8 +26,7 @@ def main(folder: Path) -> int:
     answer = _answer(folder / f"answer-{rank}")
     seen_s = time.time()
     met = _meet(rank, world)
-    last = {"answer": answer, "seen_s": seen_s, "met": met, "refused": refused(folder / "ask") if rank == 0 else None}
-    _write(folder / f"done-{rank}.json", {**said, **last})
+    _write(folder / f"done-{rank}.json", {**said, "answer": answer, "seen_s": seen_s, "met": met})
     return 0 if not met else 1
 
 
@@ -47,25 +43,6 @@ def _node() -> dict[str, object]:
         "scratch": scratch,
         "scratch_free_bytes": free.f_bavail * free.f_frsize,
     }
-
-
-def refused(question: Path) -> str | None:
-    """Why a job may not submit a job from here, '' if it may; None if this is not to be checked."""
-    if not question.exists():
-        return None
-    asked = json.loads(question.read_text(encoding="utf-8"))
-    inherited, kept, secrets = tuple(asked["inherited"]), asked["kept"], asked["secrets"]
-    own = {name: value for name, value in os.environ.items() if name in kept or not name.startswith(inherited)}
-    own = {name: value for name, value in own.items() if name not in secrets}
-    try:
-        with open(asked["script"], "rb") as script:
-            said = subprocess.run(
-                asked["argv"], stdin=script, env=own, capture_output=True, text=True, timeout=ASK_S, check=False
-            )
-    except (OSError, subprocess.SubprocessError) as error:
-        return str(error)
-    words = said.stderr.strip() or said.stdout.strip() or f"exit code {said.returncode}"
-    return words if said.returncode else ""
 
 
 def _names(folder: str) -> list[str]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base import private, process
-from torusrun.orchestrator.base.environment import INHERITED, KEPT
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.load import site_file
@@ -27,9 +26,7 @@ from torusrun.orchestrator.run.attempts.cancel import cancel
 from torusrun.orchestrator.run.attempts.submit import first
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.plan.job_request import request
 from torusrun.orchestrator.run.plan.plan import plan
-from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
@@ -65,11 +62,10 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
     private.write_bytes(spec, json.dumps(_spec(name, site, nodes, limit_s, folder)).encode())  # JSON is YAML
     run, judgement = first(plan(spec), folder), list[Check]()
     try:
-        _ask(run, site, folder)
         view = _wait(run, talk, nodes * site.node.ranks, wait_s)
         if view is None:
             why = f"it had not ended after {wait_s:g} s, and was cancelled: {views([run])[0].reason or 'it ran'}"
-            judgement = [warning("job", why, "the queue may be busy: try again with --wait 1h, or name another queue")]
+            judgement = [warning("job", why, "the queue may be busy: try again with --job 1h, or name another queue")]
         else:
             judgement = list(judged(site, nodes, talk, view, _log(run)))
     finally:
@@ -104,16 +100,6 @@ def _spec(name: str, site: Site, nodes: int, limit_s: float, folder: Path) -> di
         "code": "none",
         "command": process.script(site.interpreter, hello.__file__, folder),
     }
-
-
-def _ask(run: RunFolder, site: Site, folder: Path) -> None:
-    """Make rank 0 check, before it gets its answer, whether its node may submit the job."""
-    attempt = run.attempt(1)
-    asked_for = request(read_attempt(run, 1), attempt)
-    if command := client.of(site).scheduler.ask_command(asked_for):
-        environment = {"inherited": INHERITED, "kept": sorted(KEPT), "secrets": asked_for.secrets}
-        asked = {"argv": command, "script": str(attempt.script), **environment}
-        private.write_bytes(folder / "ask", json.dumps(asked).encode())
 
 
 def _wait(run: RunFolder, talk: Talk, ranks: int, wait_s: float) -> View | None:
@@ -200,7 +186,6 @@ def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator
     if talk.hello:
         yield _shared(talk, ranks)
         yield _clocks(talk)
-        yield from _submitting(talk)
         yield from _nodes(site, talk)
 
 
@@ -249,21 +234,6 @@ def _clocks(talk: Talk) -> Check:
     if sure_s > LARGE_SKEW_S:
         return failed("clocks", said, mend)
     return warning("clocks", said, mend) if sure_s > SKEW_S else ok("clocks", said)
-
-
-def _submitting(talk: Talk) -> Iterator[Check]:
-    """Whether a job may submit the next one, if its scheduler can report it."""
-    first = talk.done.get(0, {})
-    if (refused := first.get("refused")) is None:
-        return
-    if not refused:
-        yield ok("submitting", f"a job on {first['host']} may submit the next one")
-        return
-    mend = (
-        "ask the administrators to let the nodes submit jobs (Grid Engine: qconf -as NODE); until they do, a training "
-        "whose phases need different numbers of nodes ends after each one, and `torusrun resume RUN` continues it"
-    )
-    yield warning("submitting", f"a job on {first['host']} may not submit the next one: {refused}", mend)
 
 
 def _nodes(site: Site, talk: Talk) -> Iterator[Check]:

@@ -22,9 +22,6 @@ from torusrun.training.counted import counted
 ASKING_S = 30.0
 NET, INFINIBAND = Path("/sys/class/net"), Path("/sys/class/infiniband")
 INFINIBAND_TYPE = "32"  # ARPHRD_INFINIBAND
-# Types of shared file systems in `stat -f`; a type that is not listed here may still be shared.
-SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|fhgfs|ceph|panfs|wekafs|afs|pvfs2|orangefs|smb|cifs|gluster|quobyte|9p")
-LOCAL_TYPES = re.compile(r"ext2|xfs|btrfs|zfs|tmpfs|ramfs|overlay|f2fs|ufs|jfs|reiserfs")
 MPI_MODULES = ("openmpi", "hpcx", "ompi", "intelmpi", "intel-mpi", "impi", "mpich", "mvapich2")
 DEFAULT = re.compile(r"\((default|D|[^)]*\bD\b[^)]*)\)$")
 RUNTIME_MODULES = ("apptainer", "singularitypro", "singularity-ce", "singularityce", "singularity")
@@ -105,19 +102,6 @@ def preferred(listed: tuple[str, ...], wanted: tuple[str, ...]) -> str | None:
         if found := [module for module in listed if module.lower().split("/")[0] == name]:
             return found[-1]
     return None
-
-
-def file_system(folder: Path) -> str:
-    """The type in `stat -f` of the file system that `folder` is on, or will be on; '' if unknown."""
-    there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
-    return _said(["stat", "-f", "-c", "%T", str(there)]).strip()
-
-
-def is_shared(kind: str) -> bool | None:
-    """Whether other machines see such a file system; None if its type does not show it."""
-    if SHARED.search(kind):
-        return True
-    return False if LOCAL_TYPES.search(kind) else None
 
 
 def _init() -> str:

@@ -70,15 +70,13 @@ def _scheduler(choices: Choices) -> Reached:
 
 def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
     """The known cluster of this login node, or None."""
-    every = detect.clusters()
+    every = detect.CLUSTERS
     if given := choices.options.get("cluster"):
         if given not in every and given != GENERIC:
             known = f"known: {', '.join(every)}, {GENERIC}"
             raise UserError(f"--cluster {given}: this cluster is not known{did_you_mean(given, every)} ({known})")
-        if given != GENERIC and every[given].scheduler != found.name:
-            raise UserError(
-                f"--cluster {given}: its scheduler is {every[given].scheduler}, and the scheduler here is {found.name}"
-            )
+        if given != GENERIC and (its := every[given].values["scheduler"]) != found.name:
+            raise UserError(f"--cluster {given}: its scheduler is {its}, and the scheduler here is {found.name}")
         return every.get(given)
     names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
     gpus = {kind.gpus for queue in found.facts.queues for kind in queue.kinds if kind.gpus}

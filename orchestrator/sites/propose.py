@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.images.shared import kind_of, seen_by_others
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.problems import printable
 from torusrun.orchestrator.keys.site import Site
@@ -25,8 +26,6 @@ from torusrun.orchestrator.sites.machine import (
     MPI_MODULES,
     RUNTIME_MODULES,
     Machine,
-    file_system,
-    is_shared,
     node_settings,
     preferred,
 )
@@ -173,15 +172,15 @@ def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> It
 
 def _folders(found: Reached, choices: Choices) -> Iterator[Setting]:
     runs = choices.options.get("runs") or RUNS
-    kind = file_system(expanded(runs))
+    kind = kind_of(expanded(runs))
     if choices.options.get("runs"):
         yield Setting("runs", runs if runs.startswith(("~", "$")) else str(absolute(runs)), "--runs", Certainty.CHOSEN)
     elif found.one_machine:
         yield Setting("runs", runs, "in your home folder")
-    elif is_shared(kind):
-        yield Setting("runs", runs, f"stat -f: {kind}, which other machines see")
+    elif seen_by_others(kind):
+        yield Setting("runs", runs, f"on {kind}, which other machines see")
     else:
-        why = f"stat -f: {kind or 'nothing'}, which does not show whether the nodes see it; doctor --job checks it"
+        why = f"{kind or 'its file system'} does not show whether the nodes see it; doctor --job checks it"
         yield Setting("runs", runs, why, Certainty.ASSUMED)
 
 

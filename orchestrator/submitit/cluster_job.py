@@ -77,7 +77,7 @@ class ClusterJob(core.Job[core.R]):
         state: str = super().state
         gone = self.watcher.is_gone(self.job_id)  # PBS may keep no records of ended jobs
         nobody_knows = gone or state == State.UNKNOWN.value
-        if all(task.paths.result_pickle.exists() for task in self._sub_jobs or [self]):
+        if self.paths.result_pickle.exists():
             if nobody_knows:
                 state = (State.FAILED if self.exception() else State.COMPLETED).value
         elif nobody_knows or state == State.FAILED.value:
@@ -106,10 +106,10 @@ class ClusterJob(core.Job[core.R]):
     def _recorded(self) -> str:
         """The state that the job's script recorded when it ended badly; '' if there is none."""
         try:
-            said = (self.paths.folder / f"{self.job_id}_ended").read_text(encoding="utf-8", errors="replace").strip()
+            state = (self.paths.folder / f"{self.job_id}_ended").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             return ""
-        return said if said in (State.FAILED.value, State.TIMEOUT.value, State.CANCELLED.value) else ""
+        return state if state in (State.FAILED.value, State.TIMEOUT.value, State.CANCELLED.value) else ""
 
     def _follow(self) -> None:
         continued = self.paths.folder / f"{self.job_id}_continues_as"

@@ -1,11 +1,14 @@
-"""submitit's view inside a job of PBS or Grid Engine: the ids of the job and task, and how to requeue it."""
+"""submitit inside a job of PBS or Grid Engine: the ids of the job and task, and how to requeue it.
+
+`orchestrator.submitit.environments FOLDER` runs the function of such a job by submitit's own entry.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import signal
-from collections.abc import Sequence
+import sys
 from types import FrameType
 from typing import ClassVar
 
@@ -13,7 +16,6 @@ from submitit.core import job_environment, utils
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private
-from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 
@@ -21,32 +23,18 @@ CONTINUES = "TORUSRUN_CONTINUES"  # the variable with the id of the job that thi
 
 
 class ClusterEnvironment(job_environment.JobEnvironment):
-    """Open MPI's mpirun sets the ranks' variables; a job of one task has none of them."""
+    """A job has one task."""
 
     scheduler: ClassVar[str]
-    _env: ClassVar[dict[str, str]] = {
-        "num_tasks": "OMPI_COMM_WORLD_SIZE",
-        "num_nodes": "TORUSRUN_NODES",
-        "global_rank": "OMPI_COMM_WORLD_RANK",
-        "local_rank": "OMPI_COMM_WORLD_LOCAL_RANK",
-    }
+    _env: ClassVar[dict[str, str]] = {}
+    num_tasks, num_nodes, node, global_rank, local_rank = 1, 1, 0, 0, 0
 
     @classmethod
     def name(cls) -> str:
         return cls.scheduler
 
-    @property
-    def hostnames(self) -> Sequence[str]:
-        if passed_on := os.environ.get("TORUSRUN_HOSTS"):  # the scheduler's own list is a file on the first node
-            return passed_on.split()
-        return interface.hosts_of(schedulers.get(self.scheduler))
-
-    @property
-    def node(self) -> int:
-        return self.global_rank // max(1, self.num_tasks // self.num_nodes)
-
     def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
-        """As in submitit, but a warning that comes twice (from the scheduler and from mpirun) counts once."""
+        """As in submitit, but a warning that comes twice (from the scheduler and from the script) counts once."""
         super()._handle_signals(paths, submission)
         handler = signal.getsignal(self._usr_sig())
 
@@ -65,7 +53,6 @@ class PBSEnvironment(ClusterEnvironment):
 
     scheduler = PBS.name
     _env: ClassVar[dict[str, str]] = {
-        **ClusterEnvironment._env,
         "job_id": "PBS_JOBID",
         "array_job_id": "PBS_ARRAY_ID",
         "array_task_id": "PBS_ARRAY_INDEX",
@@ -90,7 +77,7 @@ class GridEngineEnvironment(ClusterEnvironment):
     """Grid Engine runs a job again if its script ends with a certain exit code."""
 
     scheduler = GridEngine.name
-    _env: ClassVar[dict[str, str]] = {**ClusterEnvironment._env, "job_id": "JOB_ID"}
+    _env: ClassVar[dict[str, str]] = {"job_id": "JOB_ID"}
 
     @property
     def array_job_id(self) -> str | None:
@@ -115,6 +102,20 @@ def here() -> ClusterEnvironment:
         return PBSEnvironment()
     if ":" not in name:  # not one of a site's own
         return GridEngineEnvironment()
-    variables = {**ClusterEnvironment._env, "job_id": schedulers.get(name).variables.job}
+    variables = {"job_id": schedulers.get(name).variables.job}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})
     return other()
+
+
+def main() -> None:
+    from submitit.core.submission import submitit_main
+
+    sys.path.append(os.getcwd())  # last: a user's module is found here, but does not replace a library's
+    try:
+        submitit_main()
+    finally:  # Python removes its handlers while it ends: then a warning would kill a task that is done
+        signal.signal(ClusterEnvironment._usr_sig(), signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    main()

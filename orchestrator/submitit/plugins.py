@@ -1,8 +1,8 @@
 """PBS and Grid Engine for every user of submitit: `submitit.AutoExecutor(folder, cluster="pbs")` or `"gridengine"`.
 
 submitit pickles the function, and its own entry runs it in the job; the directives, the commands and the states are
-those of torusrun's schedulers. submitit's features for Slurm work here: arrays by `map_array` and `batch`, checkpoint
-and requeue before the time limit, several tasks (started by Open MPI's mpirun), `_interrupt()`.
+those of torusrun's schedulers. A job has one task on one node: torusrun's own runs have many. Arrays by `map_array` and
+`batch`, checkpoint and requeue before the time limit, and `_interrupt()` work as on Slurm.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import safe, which
 from torusrun.orchestrator.base.templates import Text, render
-from torusrun.orchestrator.schedulers import remote_shell
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.schedulers.gridengine.scheduler import GridEngine
 from torusrun.orchestrator.schedulers.interface import Request
-from torusrun.orchestrator.schedulers.launchers import remote_words
 from torusrun.orchestrator.schedulers.pbs.scheduler import PBS
 from torusrun.orchestrator.schedulers.words import filled, fitting
 from torusrun.orchestrator.submitit.cluster_job import ClusterJob, Watcher
-from torusrun.orchestrator.submitit.environments import CONTINUES
 
 COMMAND_TIMEOUT_S = 60.0
 
@@ -46,15 +43,13 @@ OWN: dict[str, Any] = {
     "teardown": (),  # shell lines after it
     "array_parallelism": 256,
     "signal_delay_s": 90,  # between the request to checkpoint and the time limit
-    "mpirun": None,  # a shell command in place of mpirun, which starts the tasks if there are several
 }
-SEARCHED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")  # tasks on other nodes get them even if "env" lacks them
 SHARED = {
     "name": "submitit",
     "timeout_min": 5,
     "mem_gb": None,
-    "nodes": 1,
-    "tasks_per_node": 1,
+    "nodes": 1,  # and no more
+    "tasks_per_node": 1,  # and no more
     "cpus_per_task": 1,
     "gpus_per_node": 0,
     "stderr_to_stdout": False,
@@ -92,13 +87,15 @@ class ClusterExecutor(core.Executor):
         if unknown := sorted(set(kwargs) - set(OWN) - set(SHARED)):
             valid = "\n  - ".join(f"{name} (default: {value!r})" for name, value in sorted({**SHARED, **OWN}.items()))
             raise ValueError(f"Unavailable parameter(s): {unknown}\nValid parameters are:\n  - {valid}")
+        if any(kwargs.get(name) not in (None, 1) for name in ("nodes", "tasks_per_node")):
+            raise ValueError("a job has one task on one node: `torusrun run --nodes N -- COMMAND` starts many")
         super()._internal_update_parameters(**kwargs)
 
     def request(self, array: int = 0) -> Request:
         p = {**SHARED, **OWN, **self.parameters}
         words = {
-            "nodes": p["nodes"],
-            "ranks_per_node": p["tasks_per_node"],
+            "nodes": 1,
+            "ranks_per_node": 1,
             "cpus_per_rank": p["cpus_per_task"],
             "gpus": p["gpus_per_node"],
             "account": p["account"],
@@ -106,8 +103,8 @@ class ClusterExecutor(core.Executor):
         named = any("{account}" in text for text in (*p["ask"], *p["submit_args"]))
         return Request(
             name=fitting(p["name"]),
-            nodes=p["nodes"],
-            ranks_per_node=p["tasks_per_node"],
+            nodes=1,
+            ranks_per_node=1,
             cpus_per_rank=p["cpus_per_task"],
             gpus_per_node=p["gpus_per_node"],
             memory_bytes=int(p["mem_gb"] * 2**30) if p["mem_gb"] else None,
@@ -158,23 +155,16 @@ class ClusterExecutor(core.Executor):
         return job
 
     def _job(self, job_id: str) -> core.Job[Any]:
-        return self.job_class(folder=self.folder, job_id=job_id, tasks=list(range(self._num_tasks())))
+        return self.job_class(folder=self.folder, job_id=job_id, tasks=[0])
 
     def _text(self, request: Request) -> str:
         p = {**SHARED, **OWN, **self.parameters}
-        task = f"{self.python} {shlex.join(process.module('', 'torusrun.orchestrator.submitit.task')[1:])}"
-        if self._num_tasks() > 1:
-            spread = f"--oversubscribe -np {self._num_tasks()} --map-by ppr:{request.ranks_per_node}:node"
-            ignoring = """sh -c 'trap "" USR2; exec "$@"' sh"""  # mpirun's daemons on other nodes do not ignore it
-            task = f'{p["mpirun"] or self._mpirun()} {spread} "${{passed[@]}}" {ignoring} {task}'
+        task = f"{self.python} {shlex.join(process.module('', 'torusrun.orchestrator.submitit.environments')[1:])}"
         return render(
             f"job/submitit_{self.cluster}.sh.j2",
             directives=[Text(line) for line in self.scheduler.directives(request)],
             head=[Text(line) for line in self.scheduler.script.head],
             scheduler=self.cluster,
-            nodes=request.nodes,
-            tasks=self._num_tasks(),
-            told=Text(" ".join(dict.fromkeys([*SEARCHED, *p["env"], *self.scheduler.variables.first_host, CONTINUES]))),
             submit=Text(shlex.join(self.client.submit_argv(Path(), request)[:-1])),
             folder=self.folder,
             error=Text("out" if p["stderr_to_stdout"] else "err"),
@@ -187,21 +177,12 @@ class ClusterExecutor(core.Executor):
             warn_after_s=max(0, int(request.time_s - p["signal_delay_s"])),
         )
 
-    def _mpirun(self) -> str:
-        if not self.scheduler.reach.for_every_mpi:
-            return "mpirun"
-        return (
-            shlex.join(["mpirun", *remote_words(remote_shell.agent(self.scheduler, self.python))])
-            + ' --hostfile "$PBS_NODEFILE"'
-        )
-
     def _num_tasks(self) -> int:
-        p = {**SHARED, **self.parameters}
-        return int(p["nodes"] * p["tasks_per_node"])
+        return 1
 
 
 def _carried(name: str, value: str) -> str:
-    """A variable's value for the job. PYTHONPATH gets no relative entry: task.py puts the working directory last."""
+    """A variable's value for the job. PYTHONPATH gets no relative entry: the job puts its directory last."""
     if name != "PYTHONPATH":
         return safe({name: value})[name]
     entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."

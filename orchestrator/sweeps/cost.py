@@ -123,7 +123,7 @@ def _timed(plan: Plan) -> str:
 
 
 def _nodes(plan: Plan) -> int:
-    return plan.run.nodes + plan.run.keep_going.spares
+    return plan.all_nodes + plan.run.keep_going.spares
 
 
 def _wall_s(times_s: Sequence[float], at_once: int) -> float:

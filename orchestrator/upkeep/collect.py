@@ -1,15 +1,14 @@
-"""Copies files of a run to a new folder, which appears wholly or not at all: all logs and metrics with the account of
-the run and its verified checkpoints, or what patterns choose. A copy that was interrupted continues.
+"""Copies files of a run to a new folder, which appears wholly or not at all.
+
+The files are all logs and metrics with verified checkpoints, or what patterns choose. An interrupted copy continues.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import stat
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,16 +19,13 @@ from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.folder import patterns
 from torusrun.orchestrator.run.folder.checkpoints import finished
-from torusrun.orchestrator.run.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only, new_part
+from torusrun.orchestrator.run.folder.copying import Say, Wanted, copy_folder, folder_mode, keep_only
 from torusrun.orchestrator.run.folder.patterns import OF_CHECKPOINTS, Pattern
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.state.account import read_account
-from torusrun.orchestrator.run.state.record import read_record
 from torusrun.training.checkpoint.manifest import IncompleteCheckpoint, candidates, verify
 from torusrun.training.files.below import Below, opened
 
 LEFT_BEHIND = (OF_CHECKPOINTS, "submitit")
-ACCOUNT = "account.json"  # where the time of the run went, in its copy
 PARTIAL = ".torusrun-part-"  # begins the name of a folder with what was copied so far
 
 
@@ -39,18 +35,15 @@ def collect(
     checkpoints: str,
     say: Say = lambda text: None,
     only: Sequence[Pattern] = (),
-    *,
-    continues: bool = True,
 ) -> Path:
     """Copy a run into the new folder `into`, with "newest", "all" or "none" of its complete `checkpoints`.
 
-    The copy has the account of the run, by its records alone. With `only`, it has the files that these patterns choose
-    instead. Only regular files and folders are copied: `say` gets a sentence about everything else. Raises UserError if
-    `into` exists or the patterns choose nothing, SiteError if the copy fails: the same call then continues, unless
-    `continues` is False.
+    With `only`, the copy has the files that these patterns choose instead. Only regular files and folders are copied:
+    `say` gets a sentence about everything else. Raises UserError if `into` exists or the patterns choose nothing,
+    SiteError if the copy fails: the same call then continues.
     """
-    with collecting(into, run.run_id if continues else "") as partial:
-        copied = copy_chosen(run, partial, only, say) if only else _copy_all(run, partial, checkpoints, say)
+    with collecting(into, run.run_id) as partial:
+        copied = _copy_chosen(run, partial, only, say) if only else _copy_all(run, partial, checkpoints, say)
         keep_only(partial, copied)
     return absolute(into)
 
@@ -59,44 +52,30 @@ def collect(
 def collecting(into: Path, of: str) -> Iterator[Below]:
     """A folder that becomes `into` at the end of the context.
 
-    After an error it stays if it has files: the next call for the same `into` and `of`, a run's id, gets it again. It
-    does not stay if `of` is ''. Raises UserError if `into` exists, SiteError for an OSError or if strangers may replace
-    files beside `into`.
+    After an error it stays if it has files: the next call for the same `into` and `of`, a run's id, gets it again.
+    Raises UserError if `into` exists, SiteError for an OSError or if strangers may replace files beside `into`.
     """
     into = absolute(into)
     if os.path.lexists(into):
         raise UserError(f"{into} exists already; name a new folder")
-    with (
-        not_copied(f"{into}: the run could not be collected"),
-        private.trusted(into.parent) as beside,
-        partial_copy(beside, into.name, of) as partial,
-    ):
-        yield partial
-        _give_name(beside, partial, into.name)
-
-
-@contextmanager
-def not_copied(what: str) -> Iterator[None]:
-    """Turn an OSError in the block into a SiteError with this sentence, the file and the reason."""
     try:
-        yield
+        with private.trusted(into.parent) as beside, _partial_copy(beside, into.name, of) as partial:
+            yield partial
+            _give_name(beside, partial, into.name)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise SiteError(f"{what}: {where}{error.strerror}") from None
+        raise SiteError(f"{into}: the run could not be collected: {where}{error.strerror}") from None
 
 
 @contextmanager
-def partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
-    """A folder in `beside` with the files copied so far for `name`, as in `collecting`.
-
-    The caller renames or removes it.
-    """
+def _partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
+    """A folder in `beside` with the files copied so far for `name`, as in `collecting`; the caller renames it."""
     digest = hashlib.sha256(f"{of}\n{name}".encode(errors="surrogateescape")).hexdigest()[:16]
     with beside.folder(part := f"{PARTIAL}{digest}", stat.S_IRWXU) as partial:
         try:
             yield partial
         except BaseException as error:
-            if not of or all(is_folder for _, is_folder in partial.entries()):
+            if all(is_folder for _, is_folder in partial.entries()):
                 with suppress(OSError):
                     beside.remove(part)
             elif not isinstance(error, UserError):
@@ -104,14 +83,14 @@ def partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
             raise
 
 
-def copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) -> set[str]:
+def _copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) -> set[str]:
     """Copy the files of a run that these patterns choose; the copies. Raises UserError if there are none, OSError."""
     chosen, used = patterns.found_in(run, only), set[Pattern]()
 
     def wanted(path: str) -> bool:
-        found = {pattern for pattern in chosen if pattern.chosen(path)}
-        used.update(found)
-        return bool(found)
+        matching = {pattern for pattern in chosen if pattern.chosen(path)}
+        used.update(matching)
+        return bool(matching)
 
     def wanted_elsewhere(path: str) -> bool:
         return path.partition("/")[0] != OF_CHECKPOINTS and wanted(path)
@@ -124,6 +103,8 @@ def copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) 
         raise UserError(f"{run.run_id} has no file {' or '.join(unused)}; `ls {run.folder}` shows its files")
     for text in unused:
         say(f"{run.run_id} has no file {text}")
+    if not copied:
+        raise UserError(f"{run.run_id}: nothing of {', '.join(pattern.text for pattern in only)} can be copied")
     return copied
 
 
@@ -155,25 +136,9 @@ def _copy_all(run: RunFolder, partial: Below, checkpoints: str, say: Say) -> set
     """Copy logs, metrics, records, and the `checkpoints` as in `collect`; the copies."""
     with opened(run.folder, foreign=True) as source:
         copied = copy_folder(source, partial, LEFT_BEHIND, say)
-        _write_account(run, partial, say)
         if checkpoints != "none":
             copied |= _copy_checkpoints(run, source, partial, checkpoints == "all", say)
-    return copied | {ACCOUNT}
-
-
-def _write_account(run: RunFolder, partial: Below, say: Say) -> None:
-    """Write the account of a run beside the copy of its ledger, for the same readers."""
-    copied = partial.status(run.ledger.name)
-    if copied is None:
-        return
-    state = read_record(run).status(None, time.time()).state
-    try:
-        account = json.dumps(read_account(RunFolder(partial.path), state).as_json(), indent=1)
-    except SiteError as error:
-        return say(f"{error}: the account is left out")
-    with partial.unfinished(ACCOUNT, new_part()) as file:
-        os.fchmod(file.fileno(), stat.S_IMODE(copied.st_mode))
-        file.write(account.encode() + b"\n")
+    return copied
 
 
 def _copy_checkpoints(run: RunFolder, source: Below, partial: Below, every: bool, say: Say) -> set[str]:
@@ -186,9 +151,9 @@ def _copy_checkpoints(run: RunFolder, source: Below, partial: Below, every: bool
         return copied
     named = candidates(run.checkpoints)
     if not named:  # those of a command, which cannot be verified
-        found = finished(run.checkpoints)
-        left = () if every else tuple(path.name for path in found[1:])
-        return _copy_below(source, partial, OF_CHECKPOINTS, left, say) if found else copied
+        saved = finished(run.checkpoints)
+        left = () if every else tuple(path.name for path in saved[1:])
+        return _copy_below(source, partial, OF_CHECKPOINTS, left, say) if saved else copied
     for checkpoint in named:
         copied |= _copied(checkpoint, source, partial, say)
         if copied and not every:
@@ -226,6 +191,6 @@ def _give_name(beside: Below, partial: Below, name: str) -> None:
         with suppress(OSError):
             beside.remove_one(name)
         raise
-    found = beside.status(name)
-    if found is None or not os.path.samestat(found, os.fstat(partial.descriptor)):
+    status = beside.status(name)
+    if status is None or not os.path.samestat(status, os.fstat(partial.descriptor)):
         raise OSError(errno.EPERM, "somebody has put another folder into its place", name)

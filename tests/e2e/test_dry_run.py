@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from torusrun.orchestrator.cli.dryrun.look import dry_run
+from torusrun.orchestrator.cli.dry_run import dry_run
 from torusrun.orchestrator.run.attempts.submit import first
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.follow import follow

@@ -51,8 +51,8 @@ def test_a_port_of_a_ranks_host_until_its_attempt_ends(place: Place) -> None:
     assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
     files = [f"large {LARGE_BYTES}", *9 * [f"placement.json {(folder / 'placement.json').stat().st_size}"]]
     until(lambda: fetched(place, address) == files, "all files from the server beside the rank")
-    refused = place.torusrun("forward", run.name, port, "--host", "elsewhere")
-    assert refused.returncode == 2 and f"--host elsewhere: {run.name} runs on " in refused.stderr
+    refused = place.torusrun("forward", run.name, port, "--rank", "99")
+    assert refused.returncode == 2 and f"--rank 99: {run.name} has ranks 0 to " in refused.stderr
     place.release(run)
     assert forward.wait(120) == 0, errors.read_text()
     assert f"forwards to port {port} of {host}; Ctrl-C ends it" in errors.read_text()

@@ -16,8 +16,6 @@ def test_the_example_runs_on_a_site_that_init_wrote(place: Place) -> None:
     checks = {check["name"]: check for check in json.loads(doctor.stdout)["checks"]}
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     assert {checks[name]["outcome"] for name in ("job", "shared files", "clocks", "node")} == {"ok"}, doctor.stdout
-    submitting = checks.get("submitting", {}).get("outcome")
-    assert submitting == {"slurm": "ok", "gridengine": "warning"}.get(place.cluster), doctor.stdout
     left = json.loads(place.torusrun("status", "--json").stdout)["runs"]
     assert not [run for run in left if run["run"].startswith("doctor-")], "doctor removes its run"
 

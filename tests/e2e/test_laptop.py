@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pwd
 import re
 import subprocess
@@ -103,15 +104,15 @@ def test_a_run_from_its_submission_to_its_collection(away: Away, laptop: Laptop)
     assert not list(folder.parent.glob(".torusrun-collect-*")), "the copy that was fetched is removed"
 
 
-def test_nothing_is_installed_or_sent_twice(away: Away, laptop: Laptop) -> None:
+def test_nothing_is_installed_twice(away: Away, laptop: Laptop) -> None:
     first = submit(laptop, "once", "echo once")
     assert laptop.torusrun("watch", first).returncode == 0, "then all modules are compiled there"
     home = away.folder / "home"
-    places = (home / ".local/share/torusrun", home / ".cache/torusrun/files")
-    before = [sorted((path, path.lstat().st_ino) for path in place.rglob("*")) for place in places]
+    place = home / ".local/share/torusrun"
+    before = sorted((path, path.lstat().st_ino) for path in place.rglob("*"))
     submit(laptop, "once", "echo once")
-    assert [sorted((path, path.lstat().st_ino) for path in place.rglob("*")) for place in places] == before
-    assert not list((home / ".local/share/torusrun").glob(".*")), "nothing is left half-installed"
+    assert sorted((path, path.lstat().st_ino) for path in place.rglob("*")) == before
+    assert not list(place.glob(".*")), "nothing is left half-installed"
 
 
 def test_what_is_shown_ends_with_its_link_and_there_with_it(away: Away, laptop: Laptop) -> None:
@@ -166,9 +167,9 @@ def test_collecting_continues_where_it_was_when_links_break(away: Away, laptop: 
 
 def test_a_submission_over_a_broken_link_makes_one_run(away: Away, laptop: Laptop) -> None:
     path = write(laptop, "single", "sleep 1")
-    laptop.put("project/large", str(uuid.uuid4()) + "x" * 3_000_000)
+    laptop.put("project/large", str(uuid.uuid4()) + os.urandom(1_500_000).hex())
     cache = away.folder / "home/.cache/torusrun"
-    sent = lambda: any([*cache.glob("files/*/.*"), *cache.glob("sent-*")])  # noqa: E731
+    sent = lambda: any(cache.glob("sent-*"))  # noqa: E731
     with network.slow(OWN_END, 2e6, NAMESPACE):  # 12 s for all
         submitter = laptop.begin("submit", path)
         dropped(away, submitter, lambda: away.login.connections() if sent() else 0)
@@ -253,8 +254,7 @@ def test_a_connection_of_openssh_is_shared(away: Away, laptop: Laptop) -> None:
         keys.write_text(f"{laptop.public_key}\n")
 
 
-@pytest.mark.parametrize("connect", ["fabric", "openssh"])
-def test_a_jump_host_is_honoured_and_verified(away: Away, laptop: Laptop, connect: str) -> None:
+def test_a_jump_host_is_honoured_and_verified(away: Away, laptop: Laptop) -> None:
     """The laptop can reach the login node's address only through the jump host."""
     run(["ip", "addr", "add", "10.79.0.1/32", "dev", "lo"])
     inner = LoginNode(away.folder / "inner", USER, "10.79.0.1")
@@ -264,13 +264,13 @@ def test_a_jump_host_is_honoured_and_verified(away: Away, laptop: Laptop, connec
         laptop.put(
             ".ssh/config", f"Host inner\n  HostName 10.79.0.1\n  User {USER}\n  ProxyJump {USER}@{LOGIN_ADDRESS}\n"
         )
-        use(laptop, "inner", connect=connect)
+        use(laptop, "inner", connect="fabric")
+        refused = laptop.torusrun("submit", write(laptop, "fabric", "true"))
+        assert refused.returncode == 3 and "fabric does not read ProxyJump" in refused.stderr
+        use(laptop, "inner", connect="openssh")
         away.trust(inner)
         refused = laptop.torusrun("submit", write(laptop, "through", "true"))
-        unknown = (
-            f"{LOGIN_ADDRESS}: its host key is not known" if connect == "fabric" else "Host key verification failed"
-        )
-        assert refused.returncode == 3 and unknown in refused.stderr
+        assert refused.returncode == 3 and "Host key verification failed" in refused.stderr
         away.trust(away.login, inner)
         run_id = submit(laptop, "through", "true")
         assert laptop.torusrun("watch", run_id).returncode == 0
@@ -343,10 +343,9 @@ with urllib.request.build_opener().open(f"http://{sys.argv[1]}/large", timeout=6
 """
 
 
-@pytest.mark.parametrize("connect", ["fabric", "openssh"])
-def test_a_port_of_a_ranks_host_opens_on_the_laptop(away: Away, laptop: Laptop, connect: str) -> None:
-    use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect=connect)
-    run_id = submit(laptop, f"serves-{connect}", f"head -c 20000000 /dev/zero > large\nexec {SERVER} > served 2>&1")
+def test_a_port_of_a_ranks_host_opens_on_the_laptop(away: Away, laptop: Laptop) -> None:
+    use(laptop, f"{USER}@{LOGIN_ADDRESS}", connect="openssh")
+    run_id = submit(laptop, "serves", f"head -c 20000000 /dev/zero > large\nexec {SERVER} > served 2>&1")
     at_work(laptop, run_id)
     port = served_on(Path(state(laptop, run_id)["folder"].partition(":")[2]) / "code/served")
     forward = laptop.begin("forward", run_id, port)

@@ -101,11 +101,11 @@ def shown(run: Path) -> Sequence[Sequence[str]]:
     """The verbs that show a run."""
     return [
         ["plan", "script.yaml"], ["plan", "script.yaml", "--json"], ["submit", "script.yaml", "--dry-run"],
-        ["submit", "script.yaml", "--dry-run", "--json"], ["submit", "script.yaml", "--print-script"],
+        ["submit", "script.yaml", "--dry-run", "--json"], ["submit", "script.yaml", "--dry-run", "--quiet"],
         ["submit", "script.yaml", "--dry-run", "--sweep", "env.X=1,2"], ["plan", "script.yaml", "--check"],
         ["status", run.name, "--json"], ["status", run.name, "--long"], ["explain", run.name], ["logs", run.name],
         ["logs", run.name, "--all"], ["show", run.name], ["show", run.name, "--json"],
-        ["reproduce", run.name, "--compare", run.name], ["gc", "--dry-run"], ["status", "--disk"],
+        ["reproduce", run.name, "--compare", run.name], ["gc", "--dry-run"],
     ]  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def written(run: Path) -> Sequence[Sequence[str]]:
     """The verbs that write what is for others."""
     return [
         ["collect", run.name, "written/copy"], ["report", run.name, "-o", "written/report.html"],
-        ["debug", run.name, "--to", "written/debug.tar.gz"], ["collect", run.name, "written", "--only", "./*"],
+        ["collect", run.name, "written/some", "--only", "./*"],
         ["export", run.name, "written/csv"], ["export", run.name, "written/parquet", "--as", "parquet"],
         ["export", run.name, "written/events", "--as", "tensorboard"],
     ]  # fmt: skip

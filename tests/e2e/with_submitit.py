@@ -78,18 +78,18 @@ def ends_that_are_told(executor: submitit.AutoExecutor) -> None:
 
 
 def spread(executor: submitit.AutoExecutor, tasks_per_node: int) -> int:
-    """Let jobs have two nodes from now on, if there are several; returns the number of tasks."""
-    if executor.cluster == "gridengine":
-        tasks_per_node = 2  # the lab's scheduler puts two on a host
+    """Let jobs of submitit's own clusters have two nodes from now on; returns the number of tasks."""
+    if executor.cluster in OURS:
+        return 1
     nodes = 1 if executor.cluster == "local" else 2
-    executor.update_parameters(nodes=nodes, tasks_per_node=tasks_per_node, gridengine_ask=["-pe mpi {ranks}"])
+    executor.update_parameters(nodes=nodes, tasks_per_node=tasks_per_node)
     return nodes * tasks_per_node
 
 
 def check(job: submitit.Job[Any], tasks: int, told: list[dict[str, Any]] | None = None) -> None:
     """Check that every task has its own rank; its other facts are the same on each node, and right."""
     told = told or job.results()
-    nodes = 1 if submitit_cluster(job) == "local" else 2
+    nodes = 1 if submitit_cluster(job) in ("local", *OURS) else 2
     assert sorted(task.pop("rank") for task in told) == list(range(tasks)), told
     here = {task.pop("here") for task in told}
     assert all(task == told[0] for task in told), told

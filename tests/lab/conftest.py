@@ -28,7 +28,7 @@ def image_to_come(request: pytest.FixtureRequest) -> Iterator[Future[Said] | Non
         yield None
         return
     builder: Builder = request.getfixturevalue("builder")
-    image_file, site = str(builder.place.lab.src / "containers" / "pytorch-cpu.yaml"), builder.site("to-come.yaml")
+    image_file, site = builder.shipped(), builder.site("to-come.yaml")
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(
             lambda: builder.build(image_file, "--wheelhouse", str(builder.apptainer.wheelhouse), site=site)

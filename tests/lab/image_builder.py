@@ -7,6 +7,7 @@ from tests.e2e.lab_places import Slurm
 from tests.e2e.places import ROOT, Said
 from tests.lab.apptainer import ApptainerLab
 
+SHIPPED = "pytorch-cpu.yaml"
 TINY = "name: tiny\nbase: {{folder: {base}}}\nlabels: {{made.for: {name}}}\n"
 
 
@@ -25,6 +26,14 @@ class Builder:
     def images(self) -> Path:
         return self.home / "images"
 
+    def shipped(self) -> str:
+        """The shipped image file for CPUs, on the lab's own Debian in place of a registry's."""
+        text = (ROOT / "containers" / "pytorch-cpu.yaml").read_text()
+        base = "base:\n  docker: debian:bookworm-slim # from memory\n"
+        assert base in text
+        (self.home / SHIPPED).write_text(text.replace(base, f"base: {{folder: {self.apptainer.debian}}}\n"))
+        return SHIPPED
+
     def site(self, name: str, container: str = "", **changes: str) -> str:
         lines = [
             line for line in self.place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes
@@ -32,7 +41,7 @@ class Builder:
         lines += [f"{key}: {value}" for key, value in changes.items()]
         # No training can use the lab's GPUs; the images are for CPUs.
         lines = [line for line in lines if line.split(":")[0] != "  gpus"]
-        text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}, compression: lz4{container}}}\n"
+        text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}{container}}}\n"
         (self.home / name).write_text(text)
         return f"./{name}"
 

@@ -47,9 +47,9 @@ def test_a_token_builds_an_image_and_is_in_no_file_of_it(builder: Builder, folde
         shell = {"MY_INDEX": url, "APPTAINER_SANDBOX": "1", "SINGULARITY_NO_MOUNT": "tmp"}
         first = lab.run_as_user(words, cwd=builder.home, env=shell, timeout_s=600)
         assert first.returncode == 0, first.stderr[-3000:]
-        lock = builder.place.torusrun("image", "inspect", "private", "--lock", "--site", site).stdout
-        (folder / "private.lock").write_text(lock)
-        kept = json.loads(lock)
+        known = json.loads(builder.place.torusrun("image", "inspect", "private", "--site", site).stdout)
+        kept = known["packages"]
+        (folder / "private.lock").write_text(Path(known["lock"]).read_text())
         assert [p["sha256"] for p in kept["python"] if p["name"] == "mine"] == [total] and len(kept["system"]) > 50
         wrong = lab.run_as_user(words, cwd=builder.home, env={**shell, "MY_INDEX": f"http://{address}/"})
         assert wrong.returncode == 0 and wrong.stdout == first.stdout, "the secret is no part of the key"

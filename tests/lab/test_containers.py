@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.e2e.places import LONG, assert_same_bits, metrics, until, wait_for_step
 
-from .image_builder import Builder
+from .image_builder import SHIPPED, Builder
 
 
 def test_a_built_image_says_what_it_is(builder: Builder, image: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_built_image_says_what_it_is(builder: Builder, image: Path) -> None:
 
 def test_a_second_build_takes_the_cached_image(builder: Builder, image: Path) -> None:
     log = image.with_suffix(".log").stat().st_mtime_ns
-    said = builder.build("pytorch-cpu", "--wheelhouse", str(builder.apptainer.wheelhouse))
+    said = builder.build(SHIPPED, "--wheelhouse", str(builder.apptainer.wheelhouse))
     assert said.returncode == 0 and Path(said.stdout.strip()) == image
     assert image.with_suffix(".log").stat().st_mtime_ns == log, "nothing may be built again"
 
@@ -38,11 +38,11 @@ def test_digits_in_the_image_end_in_the_bits_of_a_run_without_one(
 ) -> None:
     arguments = {"launcher_args": "[--mpi=pmix]"} if launcher == "srun" else {}
     site = builder.site(f"{launcher}-images.yaml", launcher=launcher, **arguments)
-    run = builder.digits("--site", site, "--set", "image=pytorch-cpu")
+    run = builder.digits("--site", site, "--set", f"image={SHIPPED}")
     assert_same_bits(run, bare)
     kept = json.loads((run / "image.json").read_text())
     assert kept["path"] == str(image) and len(kept["sha256"]) == 64 and kept["versions"]["torch"]
-    assert "Bootstrap: debootstrap" in (run / "image.def").read_text()
+    assert "Bootstrap: localimage" in (run / "image.def").read_text()
 
 
 def test_an_image_is_staged_once_to_every_node(builder: Builder) -> None:
@@ -69,7 +69,7 @@ def test_a_folder_that_a_stranger_made_ends_the_attempt(builder: Builder, image:
     for node in builder.place.lab.nodes:
         assert builder.place.lab.exec_on(node, ["sh", "-c", make]).returncode == 0
     site = builder.site("taken.yaml", ", stage: /tmp/taken")
-    run = builder.place.submit("--site", site, "--set", "image=pytorch-cpu")
+    run = builder.place.submit("--site", site, "--set", f"image={SHIPPED}")
     builder.place.watch(run)
     view = builder.place.view(run)
     assert view["state"] == "FAILED" and f"{taken}: this folder belongs to user" in view["reason"], view
@@ -98,7 +98,7 @@ def test_a_resume_refuses_a_changed_image_without_new_image(builder: Builder, im
 
 def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image: Path) -> None:
     (builder.home / "run.yaml").write_text(
-        f"name: x\nsite: {builder.site('images.yaml')}\nimage: pytorch-cpu\ntrain: {{}}\n"
+        f"name: x\nsite: {builder.site('images.yaml')}\nimage: {SHIPPED}\ntrain: {{}}\n"
     )
     said = builder.place.torusrun("plan", "run.yaml", "--check", "--json")
     outcomes = {finding["kind"]: finding["outcome"] for finding in json.loads(said.stdout)["check"]["findings"]}
@@ -120,7 +120,7 @@ def test_check_finds_what_does_not_fit_with_a_real_image(builder: Builder, image
 
 
 def test_a_killed_rank_in_an_image_ends_the_attempt(builder: Builder, image: Path) -> None:
-    run = builder.place.submit("--site", builder.site("images.yaml"), "--set", "image=pytorch-cpu", *LONG)
+    run = builder.place.submit("--site", builder.site("images.yaml"), "--set", f"image={SHIPPED}", *LONG)
     wait_for_step(run, 20)
     started = json.loads((run / "attempts/1/ranks/0001.start.json").read_text())
     builder.place.kill(started["host"], started["pid"])

@@ -90,7 +90,7 @@ PRINTS = {
     "Write where the image is read-only": "COMPLETED",
     "Build without a network": ".sif",
     "List the contents, and build the same again": ".sif",
-    "Copy an image to another cluster": "mine-image.tar",
+    "Copy an image to another cluster": ".packages",
     "Be sure that nobody changed it": "unchanged since it was built",
     "Read a definition before anything is built": "Bootstrap: docker",
 }

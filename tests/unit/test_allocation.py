@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.run_folders import DONE, make, write_specs
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.job import inbox, turns
@@ -80,7 +81,7 @@ def begin_first(kept: Inbox) -> None:
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def hasty(monkeypatch: Patch) -> None:
     monkeypatch.setattr(turns, "LOOK_S", 0.005)
     monkeypatch.setattr(inbox, "WAITING_LOOK_S", 0.0)
 
@@ -180,7 +181,7 @@ def test_nothing_begins_when_the_time_is_over(held: RunFolder) -> None:
 
 
 def test_copies_in_memory_stay_for_the_next_attempt_of_their_run_alone(
-    held: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch
+    held: RunFolder, home: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(node_memory, "SHARED", home / "shm")
     (home / "shm").mkdir()
@@ -204,7 +205,7 @@ def test_copies_in_memory_stay_for_the_next_attempt_of_their_run_alone(
     assert not of_other.exists(), "nothing stays after the allocation"
 
 
-def test_copies_in_memory_are_kept_as_long_as_the_allocation(held: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_in_memory_are_kept_as_long_as_the_allocation(held: RunFolder, monkeypatch: Patch) -> None:
     attempt, made = held.attempt(1), PLAN_OF["run"]
     KeeperState(1, "here", time.time() + 9e6, 60.0, 0.0).write(attempt)
     alone_s = configuration(made, held, attempt)["memory_until_s"]
@@ -354,9 +355,7 @@ def test_an_attempt_that_waits_says_for_which_ones(held: RunFolder) -> None:
     assert third and "keeper.json: this is damaged" in third.reason
 
 
-def test_an_allocation_is_found_by_its_name_among_those_that_are_over(
-    held: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_allocation_is_found_by_its_name_among_those_that_are_over(held: RunFolder, monkeypatch: Patch) -> None:
     monkeypatch.setattr(poll, "look", running)
     over = make(held.folder.parents[1] / "run.yaml", End(State.COMPLETED, "given back"))
     allocation.make(over, 60.0)
@@ -369,9 +368,7 @@ def test_an_allocation_is_found_by_its_name_among_those_that_are_over(
         find("last")
 
 
-def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(
-    held: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_allocation_whose_keeper_shows_that_it_lives_needs_no_scheduler(held: RunFolder, monkeypatch: Patch) -> None:
     def unanswered(run: RunFolder) -> View:
         return replace(views([run])[0], state=State.UNKNOWN, reason="squeue did not answer")
 

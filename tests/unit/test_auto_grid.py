@@ -11,7 +11,7 @@ import pytest
 from tests.unit.verbs import Capsys, prints
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.cli.dryrun.look import dry_run
+from torusrun.orchestrator.cli.dry_run import dry_run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast.workload import workload_of
 from torusrun.orchestrator.keys.site import Site

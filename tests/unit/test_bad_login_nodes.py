@@ -23,7 +23,7 @@ from torusrun.orchestrator.cli import api
 from torusrun.orchestrator.cli.handles_there import RunThere, collect, follow
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.remote import call, program, remote_runs, status
-from torusrun.orchestrator.remote.host import BadAnswer, HostRefused, LoginHost, Unanswered
+from torusrun.orchestrator.remote.host import HostRefused, LoginHost, Unanswered
 from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.run.state.view import View
@@ -154,19 +154,10 @@ def test_a_submission_that_is_answered_badly_is_not_forgotten(
     run_file: Path, tmp_path: Path, answer: Any, monkeypatch: Patch  # noqa: F811
 ) -> None:  # fmt: skip
     monkeypatch.setattr(call, "PATIENCE_S", -1.0)
-    leads_to(monkeypatch, {"submit": answer, "missing": READY + "[]"}, tmp_path / "bad")
+    leads_to(monkeypatch, {"submit": answer}, tmp_path / "bad")
     with pytest.raises(NoAnswer, match="`torusrun status asked-.*` shows whether it was submitted"):
         api.submit(run_file)
     assert len(remote_runs.runs()) == 1
-
-
-def test_a_file_that_was_not_offered_is_not_sent(
-    run_file: Path, tmp_path: Path, monkeypatch: Patch  # noqa: F811
-) -> None:  # fmt: skip
-    leads_to(monkeypatch, {"missing": saying(["0" * 64])}, tmp_path / "bad")
-    with pytest.raises(BadAnswer, match="a file that was not offered"):
-        api.submit(run_file)
-    assert not remote_runs.runs()
 
 
 def announcing(*entries: dict[str, Any], content: str = "") -> Answers:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.sites.recorded_clusters import GRIDENGINE, SLURM, Ask
 from tests.unit.slurm_programs import SlurmPrograms
+from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.cli.main import main
@@ -49,7 +50,7 @@ class Cluster(SlurmPrograms):
 
 
 @pytest.fixture
-def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(home: Path, monkeypatch: Patch) -> Cluster:
     made = Cluster(home, monkeypatch, RUN)
     made.program("sinfo", SINFO)
     return made
@@ -60,15 +61,14 @@ def excluded(run: RunFolder, number: int = 1) -> str:
     return found[0].partition("=")[2] if found else ""
 
 
-def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
+def listed(capsys: Capsys, *words: str) -> list[dict[str, object]]:
     capsys.readouterr()
-    assert main(["nodes", *words, "--json"]) == 0
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["nodes"]
+    found: list[dict[str, object]] = json.loads(prints(capsys, "nodes", *words, "--json"))["nodes"]
     return found
 
 
 def test_a_host_that_two_runs_lost_is_left_out_of_every_next_request_and_the_plan_says_so(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     first, second = cluster.submit(), cluster.submit()
     cluster.ends(first)
@@ -86,19 +86,15 @@ def test_a_host_that_two_runs_lost_is_left_out_of_every_next_request_and_the_pla
     assert (host["host"], host["site"], host["count"], host["bad"]) == ("n3", "site", 2, True)
     assert host["runs"] == [first.run_id, second.run_id] and host["evidence"] == "lost n3"
     for verb in (["plan"], ["submit", "--dry-run"]):
-        assert main([verb[0], str(cluster.home / "run.yaml"), *verb[1:]]) == 0
-        assert "left out: n3 (lost twice)" in capsys.readouterr().out
+        assert "left out: n3 (lost twice)" in prints(capsys, verb[0], str(cluster.home / "run.yaml"), *verb[1:])
     cluster.program("squeue", "echo '3|PENDING|Priority|'")
-    assert main(["status", third.run_id]) == 0
-    assert "left out: n3 (lost twice)" in capsys.readouterr().out
+    assert "left out: n3 (lost twice)" in prints(capsys, "status", third.run_id)
     assert main(["nodes", "forgive", "n3.cluster"]) == 0
     assert listed(capsys) == [] and excluded(cluster.submit()) == ""
 
 
 @pytest.mark.parametrize("cause", [Cause.PROGRAM, Cause.OUT_OF_MEMORY, Cause.CONNECTION, Cause.KILLED, Cause.HANG])
-def test_what_is_not_the_fault_of_a_host_blames_none(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], cause: Cause
-) -> None:
+def test_what_is_not_the_fault_of_a_host_blames_none(cluster: Cluster, capsys: Capsys, cause: Cause) -> None:
     for _ in range(2):
         run = cluster.submit()
         ledger.append(run.ledger, Started(1, "1", ("n3", "n4")))
@@ -108,7 +104,7 @@ def test_what_is_not_the_fault_of_a_host_blames_none(
 
 
 def test_an_end_that_only_the_scheduler_knows_blames_the_host_of_the_jobs_own_record_alone(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     """Its accounting names all hosts of the job, and the job may have recorded a rank that it saw killed."""
     for cause in (Cause.HOST_LOST, Cause.KILLED, None):
@@ -119,16 +115,14 @@ def test_an_end_that_only_the_scheduler_knows_blames_the_host_of_the_jobs_own_re
     cluster.program("sacct", 'for job in 1 2 3; do echo "$job|NODE_FAIL|0:0|n[3-4]"; done')
     for _ in range(2):  # the second time the ledgers have the ends
         capsys.readouterr()
-        assert main(["status", "--json"]) == 0
-        assert {run["state"] for run in json.loads(capsys.readouterr().out)["runs"]} == {"NODE_FAIL"}
+        assert {run["state"] for run in json.loads(prints(capsys, "status", "--json"))["runs"]} == {"NODE_FAIL"}
     assert [(host["host"], host["count"], host["bad"]) for host in listed(capsys)] == [("n4", 1, False)]
-    assert main(["nodes"]) == 0
-    assert "not yet: after 1 more end" in capsys.readouterr().out
+    assert "not yet: after 1 more end" in prints(capsys, "nodes")
 
 
 @pytest.mark.parametrize(("heard", "blamed"), [({0, 1}, ["n4"]), ({2}, ["n3"]), ({0, 2}, []), (set(), [])])
 def test_without_a_record_of_the_job_the_host_that_left_none_of_a_rank_is_blamed(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], heard: set[int], blamed: list[str]
+    cluster: Cluster, capsys: Capsys, heard: set[int], blamed: list[str]
 ) -> None:
     """The host of the supervisor, n3, may be the lost one."""
     run = cluster.submit()
@@ -144,7 +138,7 @@ def test_without_a_record_of_the_job_the_host_that_left_none_of_a_rank_is_blamed
 
 
 def test_the_next_job_of_a_run_that_keeps_going_blames_the_host_that_the_one_before_lost(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     assert main(["nodes", "add", "n5", "--site", str(cluster.home / "site.yaml")]) == 0
     run = cluster.submit("--set", "keep_going={attempts: 3, spares: 1}")
@@ -163,7 +157,7 @@ CHAIN = ("--set", "keep_going.attempts=9")
 ALL_FIVE = (*CHAIN, "--set", "nodes=5", "--set", "grid=auto", "--set", "train.batch=65")
 
 
-def chained(cluster: Cluster, capsys: pytest.CaptureFixture[str], cause: Cause = Cause.BAD_HOST) -> RunFolder:
+def chained(cluster: Cluster, capsys: Capsys, cause: Cause = Cause.BAD_HOST) -> RunFolder:
     """A run that keeps going on two of five nodes, and whose first job ended because of n3."""
     run = cluster.submit(*CHAIN)
     noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4"})
@@ -173,7 +167,7 @@ def chained(cluster: Cluster, capsys: pytest.CaptureFixture[str], cause: Cause =
 
 
 def test_jobs_that_are_given_the_same_bad_host_begin_nothing_and_the_third_ends_the_run_and_names_it(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     run = chained(cluster, capsys)
     bad = bad_hosts.given(run, 1, ["n3.cluster", "n4"])
@@ -187,28 +181,23 @@ def test_jobs_that_are_given_the_same_bad_host_begin_nothing_and_the_third_ends_
     )
     why = "the bad host n3 ended 3 jobs in a row before any rank started"
     assert third == Stop(why, hosts=("n3",)) and not run.attempt(2).folder.exists(), "no attempt may be used up"
-    assert main(["explain", run.run_id]) == 0
-    said = capsys.readouterr().out
+    said = prints(capsys, "explain", run.run_id)
     assert f"lost n3; no further attempt: {why}" in said and "cause     bad_host" in said
     assert "`torusrun nodes forgive n3`" in said and "`--exclude n3` avoids a bad host" in said
 
 
-def test_a_run_that_bad_hosts_end_after_another_end_has_them_as_its_cause(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_bad_hosts_end_after_another_end_has_them_as_its_cause(cluster: Cluster, capsys: Capsys) -> None:
     run = chained(cluster, capsys, Cause.TIME_LIMIT)
     for task in (1, 2, 3):
         here = keep_going.Here("1", f"1_{task}", first=1, hosts=2, bad={f"n{task}": "lost twice", "n5": "lost twice"})
         assert isinstance(keep_going.next_step(run, here, begin=True), Wait if task < 3 else Stop), "n5, three times"
-    assert main(["status", "--json"]) == 0
-    (shown,) = json.loads(capsys.readouterr().out)["runs"]
+    (shown,) = json.loads(prints(capsys, "status", "--json"))["runs"]
     assert (shown["state"], shown["cause"]) == ("NODE_FAIL", "bad_host") and "bad host n5 ended" in shown["reason"]
-    assert main(["explain", run.run_id]) == 0
-    assert "--exclude n5" in capsys.readouterr().out
+    assert "--exclude n5" in prints(capsys, "explain", run.run_id)
 
 
 def test_a_job_tries_bad_hosts_that_its_request_kept_or_that_may_be_sound_if_there_are_no_others(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     everything = cluster.submit(*ALL_FIVE)
     half = cluster.submit(*CHAIN)
@@ -223,7 +212,7 @@ def test_a_job_tries_bad_hosts_that_its_request_kept_or_that_may_be_sound_if_the
 
 
 def test_the_later_jobs_of_an_array_leave_out_a_host_that_turned_bad_and_so_says_the_next_attempt(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     cluster.program("scontrol", f'echo "$@" >> "{cluster.home}/said"; exit "$(cat "{cluster.home}/code")"')
     said, code = cluster.home / "said", cluster.home / "code"
@@ -248,9 +237,7 @@ def test_the_later_jobs_of_an_array_leave_out_a_host_that_turned_bad_and_so_says
     assert len(said.read_text().splitlines()) == 2, "the second attempt knows it as well"
 
 
-def test_a_host_that_a_check_finds_bad_is_left_out_at_once(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_host_that_a_check_finds_bad_is_left_out_at_once(cluster: Cluster, capsys: Capsys) -> None:
     run = cluster.submit()
     noted.found_bad(run, 1, {"n3": "gpus: 3, wanted 4", "n4": "link: 1.0 GB/s"})
     assert [(host["host"], host["evidence"], host["count"], host["bad"]) for host in listed(capsys)] == [
@@ -262,7 +249,7 @@ def test_a_host_that_a_check_finds_bad_is_left_out_at_once(
 
 
 def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: Capsys
 ) -> None:
     assert main(["nodes", "add", "n[1-4]", "n9.gone", "--site", str(cluster.home / "site.yaml"), "--for", "2d"]) == 0
     run = cluster.submit()
@@ -277,7 +264,7 @@ def test_a_request_can_always_be_satisfied_and_says_which_bad_hosts_it_asks_for(
     assert {round(float(str(host["until_s"])) - float(str(host["last_s"]))) for host in listed(capsys)} == {2 * 86400}
 
 
-def test_a_site_says_for_how_long_a_host_is_bad(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_site_says_for_how_long_a_host_is_bad(cluster: Cluster, capsys: Capsys) -> None:
     site = cluster.home / "site.yaml"
     site.write_text(site.read_text() + "forget_bad_nodes: 10m\n")
     for _ in range(2):
@@ -285,13 +272,10 @@ def test_a_site_says_for_how_long_a_host_is_bad(cluster: Cluster, capsys: pytest
     (host,) = listed(capsys)
     assert host["bad"] and round(float(str(host["until_s"])) - float(str(host["last_s"]))) == 600
     site.write_text(site.read_text().replace("10m", "400d"))
-    assert main(["submit", str(cluster.home / "run.yaml")]) == 2
-    assert "forget_bad_nodes" in capsys.readouterr().err
+    assert "forget_bad_nodes" in refuses(capsys, "submit", str(cluster.home / "run.yaml"))
 
 
-def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(cluster: Cluster, capsys: Capsys) -> None:
     site = cluster.home / "site.yaml"
     site.write_text(site.read_text().replace("slurm", "pbs").replace("srun", "mpirun"))
     cluster.program("qsub", "echo 7.server")
@@ -302,7 +286,7 @@ def test_a_scheduler_that_cannot_leave_out_hosts_is_said_to_ask_for_them(
     assert "bad, but still requested: n3 (slow links): PBS has no request" in capsys.readouterr().err
 
 
-def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_machine_is_never_blamed(home: Path, capsys: Capsys) -> None:
     from tests.unit.run_folders import make, write_specs
 
     run = make(write_specs(home), End(State.FAILED, "x"))
@@ -312,17 +296,14 @@ def test_this_machine_is_never_blamed(home: Path, capsys: pytest.CaptureFixture[
     assert listed(capsys) == []
 
 
-def test_all_are_forgiven_or_those_of_a_site_which_may_be_gone(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_are_forgiven_or_those_of_a_site_which_may_be_gone(cluster: Cluster, capsys: Capsys) -> None:
     other = cluster.home / "other.yaml"
     other.write_text((cluster.home / "site.yaml").read_text())
     for site in (other, cluster.home / "site.yaml"):
         assert main(["nodes", "add", "n1", "n2", "--site", str(site)]) == 0
     assert [host["host"] for host in listed(capsys, "--site", str(other))] == ["n1", "n2"]
     other.unlink()
-    assert main(["nodes", "forgive", "--all", "--site", "other"]) == 0
-    assert "forgiven: n1 (other), n2 (other)" in capsys.readouterr().out
+    assert "forgiven: n1 (other), n2 (other)" in prints(capsys, "nodes", "forgive", "--all", "--site", "other")
     assert {host["site"] for host in listed(capsys)} == {"site"}
     assert main(["nodes", "forgive", "--all"]) == 0
     assert listed(capsys) == [] and not memory.bad("site")
@@ -344,7 +325,7 @@ FOUR = ("node1", "node2", "node3", "node4")
     ],
 )
 def test_the_hosts_of_a_queue_are_read_from_recorded_answers(
-    scheduler: Scheduler, ask: Ask, queue: str | None, hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    scheduler: Scheduler, ask: Ask, queue: str | None, hosts: tuple[str, ...], monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(client, "asking", lambda timeout_s: ask)
     assert Client(scheduler, 5.0).hosts(queue) == hosts

@@ -1,5 +1,7 @@
 """At most one attempt of a run trains: locks live as long as the processes of ranks, and the newer attempt wins."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl
@@ -20,20 +22,24 @@ from tests.unit.verbs import Capsys, Patch
 from tests.waiting import until
 from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.job import earlier
+from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.job import copies, earlier
 from torusrun.orchestrator.job.ranks import rank_program
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RoleOrder
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place as placed
+from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.folder import claim, ledger
 from torusrun.orchestrator.run.folder.claim import Superseded
-from torusrun.orchestrator.run.folder.events import CancelRequested
+from torusrun.orchestrator.run.folder.events import CancelRequested, Submitting
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan import attempt_plan
+from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers import spawn
+from torusrun.training.checkpoint import node_memory
 
 HOLDS = """
 import subprocess, sys, time
@@ -165,7 +171,7 @@ def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
     try:
         with log.open("ab") as output:
             program = Program(("sleep",), own_group=False)
-            order = LaunchOrder("x", program, ("R", "L"), (), (), None, None, 30.0, 0o077)
+            order = LaunchOrder("x", (RoleOrder(program),), ("R", "L"), (), (), None, 30.0, 0o077)
             rank = Rank(0, run.attempt(1), order, placed(Grid((1, 1)), ["here"], 1))
             running = RankProgram(child, rank, Recorder(output.fileno(), index_of(log)))
             claim.take(run, 2)
@@ -280,3 +286,96 @@ def test_the_launcher_of_one_machine_ends_a_rank_that_is_stopped(monkeypatch: Pa
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert ranks.processes[1].returncode == -signal.SIGKILL
+
+
+# The copies in the memory of a job's hosts are removed with its last attempt, and those of a newer attempt stay.
+
+
+SITE = f"""scheduler: slurm
+launcher: mpirun
+node: {{{{ranks: 2}}}}
+python: {sys.executable}
+runs: {{home}}/runs
+"""
+RUN = """name: kept
+site: ./site.yaml
+nodes: 3
+train: {batch: 66, checkpoints: {memory: true}}
+"""
+SRUN = """#!/bin/sh
+for word; do
+    case "$word" in --nodelist=*) echo "$word" >> "{home}/reached";; esac
+    last="$word"
+done
+sh -c "$last"
+"""
+
+
+@pytest.fixture
+def run_in_memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A run with copies on this host, in a job of three hosts that srun reaches."""
+    (home / "site.yaml").write_text(SITE.format(home=home))
+    (home / "run.yaml").write_text(RUN)
+    first = attempt_plan.first(plan(home / "run.yaml"))
+    made = RunFolder(first.plan.folder)
+    create.run(first, home, "true\n", Submitting(1, "kept.1"))
+    (home / "shm").mkdir()
+    monkeypatch.setattr(node_memory, "SHARED", home / "shm")
+    monkeypatch.setattr("socket.gethostname", lambda: "n1")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
+    (home / "bin").mkdir(exist_ok=True)
+    (home / "bin/srun").write_text(SRUN.format(home=home))
+    (home / "bin/srun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}/bin:/usr/bin:/bin")
+    claim.take(made, 1)
+    return made
+
+
+def memory_of(run_in_memory: RunFolder) -> Path:
+    folder = node_memory.of_run(run_in_memory.run_id, run_in_memory.checkpoints)
+    node_memory.make(folder)
+    (folder / "0.0").write_bytes(b"state")
+    return folder
+
+
+def test_the_copies_on_all_hosts_of_the_job_are_removed(run_in_memory: RunFolder, home: Path) -> None:
+    folder = memory_of(run_in_memory)
+    copies.remove(run_in_memory, 1, lost=["n2"])
+    assert not folder.exists() and not folder.parent.exists(), "the folder of the user is left without a run"
+    assert (home / "reached").read_text() == "--nodelist=n3\n", "each host but this one and the lost ones"
+
+
+def test_copies_of_a_newer_attempt_stay(run_in_memory: RunFolder, home: Path) -> None:
+    folder = memory_of(run_in_memory)
+    write_text(run_in_memory.current, "2\n")
+    copies.remove(run_in_memory, 1)
+    assert folder.exists() and not (home / "reached").exists()
+
+
+def test_hosts_have_copies_of_which_this_one_has_none(run_in_memory: RunFolder, home: Path) -> None:
+    copies.remove(run_in_memory, 1)
+    reached = sorted((home / "reached").read_text().split())
+    assert reached == ["--nodelist=n2", "--nodelist=n3"], "this host may have had no room"
+
+
+def test_after_a_training_that_is_done_no_host_is_queried(run_in_memory: RunFolder, home: Path) -> None:
+    write_json(run_in_memory.attempt(1).done, {"schema": 1, "attempt": 1, "step": 40})
+    folder = memory_of(run_in_memory)
+    copies.remove(run_in_memory, 1)
+    assert folder.exists() and not (home / "reached").exists(), "the ranks have removed theirs"
+
+
+def test_a_host_that_does_not_answer_is_named_and_holds_nothing_up(
+    run_in_memory: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(copies, "LIMIT_S", 0.0)
+    (home / "bin/srun").write_text("#!/bin/sh\nexec sleep 600\n")
+    memory_of(run_in_memory)
+    copies.remove(run_in_memory, 1)
+    assert "may be left in the memory of n2, n3" in capsys.readouterr().err
+
+
+def test_few_of_many_hosts_are_reached_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "MOST_AT_ONCE", 2)
+    command = ["sh", "-c", f"mkdir {tmp_path}/$$; set -- {tmp_path}/*; rmdir {tmp_path}/$$; test $# -le 2"]
+    assert copies._not_reached({**{f"n{n}": command for n in range(6)}, "n6": ["false"]}) == ["n6"]

@@ -35,7 +35,7 @@ def test_a_stream_that_is_closed_leads_nowhere(stream: str, home: Path) -> None:
 
 
 def test_a_plan_its_script_and_the_schemas_are_shown_and_nothing_is_written(home: Path, capsys: Capsys) -> None:
-    script = prints(capsys, "submit", DIGITS, "--print-script", "--site", "slurm")
+    script = prints(capsys, "submit", DIGITS, "--dry-run", "--quiet", "--site", "slurm")
     assert script.startswith("#!/usr/bin/env bash\n#SBATCH --job-name=digits-")
     assert list(home.iterdir()) == [], "it must write nothing"
     assert "2x2: 2 rows of 2 ranks" in prints(capsys, "plan", DIGITS)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import machine
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.run.code import freeze as copying
@@ -119,9 +120,7 @@ def test_a_folder_without_git_is_copied_without_environments_and_caches(home: Pa
     assert process.CALLS["git"] == 0
 
 
-def test_where_git_is_missing_the_folder_is_copied(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_git_is_missing_the_folder_is_copied(project: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     found = freeze(project, tmp_path / "code")
     assert "git: not found" in found.notes[0] and found.checkout is None
@@ -157,9 +156,7 @@ def test_links_that_leave_the_copy_are_reported(home: Path, tmp_path: Path) -> N
     assert [note.partition(":")[0] for note in found.notes] == ["circle", "nowhere", "out"]
 
 
-def test_pipes_and_sockets_are_left_out_and_reported(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pipes_and_sockets_are_left_out_and_reported(home: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     folder = write(tmp_path / "odd", a="a")
     os.mkfifo(folder / "fifo")
     monkeypatch.chdir(folder)
@@ -195,9 +192,7 @@ def test_names_that_are_no_utf8_survive(project: Path, tmp_path: Path) -> None:
     assert (tmp_path / "code" / name).read_text() == "x"
 
 
-def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(home: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(copying, "LIMIT_BYTES", 1000)
     folder = write(tmp_path / "large", **{"data/raw/a.bin": "x" * 3000, "b.bin": "y" * 900, "c": "z" * 200, "d": "1"})
     with pytest.raises(UserError) as error:
@@ -209,7 +204,7 @@ def test_too_many_bytes_name_the_largest_parts_and_copy_nothing(
     assert not list(tmp_path.glob("*code"))
 
 
-def test_too_many_files_name_the_largest_folders(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_name_the_largest_folders(home: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(copying, "LIMIT_FILES", 10)
     folder = write(tmp_path / "many", **{f"data/{i}": "" for i in range(20)}, a="")
     with pytest.raises(UserError, match=r"21 files; a run copies at most 10 files.*: data \(20 files\), a \(1 file\)"):

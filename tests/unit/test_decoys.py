@@ -60,9 +60,8 @@ ARGUMENTS = {
     "resume": "{run}",
     "rm": "{run} --yes",
     "collect": "{run} {home}/collected",
-    "gc": "--keep-checkpoints 1 --yes",
+    "gc": "--yes",
     "export": "{run} {home}/exported",
-    "debug": "{run} --to {home}/debug.tar.gz",
     "schema": "run",
     "completion": "bash",
 }

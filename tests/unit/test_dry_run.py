@@ -1,6 +1,5 @@
 """What a dry run shows: the same as what submit then does, on every scheduler, with nothing written."""
 
-import contextlib
 import json
 import os
 from dataclasses import replace
@@ -9,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_architecture import modules_after
-from torusrun.orchestrator.cli.dryrun.look import DryRun, dry_run
-from torusrun.orchestrator.cli.dryrun.text import as_json, text
+from torusrun.orchestrator.cli.dry_run import DryRun, as_json, dry_run, text
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.image.contained import contained
 from torusrun.orchestrator.run.attempts.submit import first
@@ -141,11 +139,12 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     assert shown.container and shown.container[:3] == [command, "--quiet", "exec"]
     assert "/tmp:/data:ro" in shown.container
     assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
-    assert shown.order.container
-    unstaged = replace(shown.order.container, stage=None)
+    (role,) = shown.order.roles
+    assert role.container
+    unstaged = replace(role.container, stage=None)
     shown.attempt.ranks.mkdir(parents=True)
     words, given = list(shown.program.argv), shown.environment
-    argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0, contextlib.ExitStack())
+    argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0)
     place = shown.container.index(next(word for word in shown.container if word.endswith(".sif")))
     assert argv[:place] + argv[place + 1 :] == shown.container[:place] + shown.container[place + 1 :]
     assert shown.container[place].startswith("$NODE/torusrun-") if stage else argv == shown.container
@@ -161,15 +160,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("more", REFUSED)
-@pytest.mark.parametrize("how", ["--dry-run", "--print-script"])
 def test_what_submit_refuses_a_dry_run_refuses_in_the_same_words(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: str, how: str
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     monkeypatch.setattr(freeze, "LIMIT_BYTES", 5)
     planned(project, "local", run=COMMAND)
     with open(project / "run.yaml", "a") as file:
         file.write(REFUSED[more][0])
-    assert main(["submit", "run.yaml", how]) == 2
+    assert main(["submit", "run.yaml", "--dry-run"]) == 2
     shown = capsys.readouterr()
     assert main(["submit", "run.yaml"]) == 2
     assert shown.err == capsys.readouterr().err and REFUSED[more][1] in shown.err and not shown.out

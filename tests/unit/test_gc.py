@@ -25,10 +25,8 @@ from torusrun.orchestrator.remote import store
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
+from torusrun.orchestrator.upkeep import garbage
 from torusrun.orchestrator.upkeep.collect import PARTIAL
-from torusrun.training.checkpoint import store as store_of_checkpoints
-from torusrun.training.checkpoint.manifest import MANIFEST, candidates, compose, name_of
-from torusrun.training.progress import Progress
 
 OLD_S = time.time() - 40 * 86400.0
 LONG_AGO = (1.0, 1.0)
@@ -59,23 +57,13 @@ def image(home: Path, letter: str, used: Sequence[RunFolder] = ()) -> Path:
     return made.path
 
 
-def with_checkpoints(run: RunFolder, accuracies: dict[int, float]) -> RunFolder:
-    """The run with complete checkpoints after these steps alone."""
-    for path in candidates(run.checkpoints):
-        for file in path.iterdir():
-            file.unlink()
-        path.rmdir()
-    for step, accuracy in accuracies.items():
-        folder = run.checkpoints / name_of(step)
-        folder.mkdir()
-        (folder / "state.pt").write_bytes(b"weights" * step)
-        listing = compose(Progress(step, 64 * step), step / 10, 1, {"state.pt": b"weights" * step})
-        (folder / MANIFEST).write_text(json.dumps({**listing, "accuracy": accuracy}))
-    return run
-
-
-def steps(run: RunFolder) -> list[int]:
-    return sorted(int(path.name.removeprefix("step-")) for path in candidates(run.checkpoints))
+def half_written(run: RunFolder) -> Path:
+    """A checkpoint of long ago whose writer was killed."""
+    path = run.checkpoints / ".tmp-step-00000050-1"
+    path.mkdir(parents=True)
+    (path / "state.pt").touch()
+    os.utime(path, LONG_AGO)
+    return path
 
 
 def test_images_go_that_no_run_used_for_long(
@@ -162,31 +150,15 @@ def test_an_image_stays_that_a_run_takes_while_others_are_removed(
     assert capsys.readouterr().err.count("uses this image now") == 2
 
 
-def test_of_checkpoints_the_newest_sound_ones_and_the_best_stay(
-    spec: Path, job: str, capsys: pytest.CaptureFixture[str]  # noqa: F811
-) -> None:  # fmt: skip
-    known = {10: 0.1, 20: 0.9, 30: 0.3, 40: 0.4, 50: 0.5}
-    over, busy = with_checkpoints(make(spec, DONE), known), with_checkpoints(at_work(spec, job), known)
-    (over.checkpoints / name_of(50) / "state.pt").write_bytes(b"damaged" * 50)
-    (over.checkpoints / "mine.pt").touch()
-    assert gc(spec, "--yes") == 0 and steps(over) == [*known], "without a number all stay"
-    assert gc(spec, "--keep-checkpoints", "1", "--yes", "--older-than", "2d") == 0 and steps(over) == [*known]
-    capsys.readouterr()
-    assert gc(spec, "--keep-checkpoints", "1", "--yes") == 0
-    assert f"3 of 5 checkpoints of {over.run_id}" in capsys.readouterr().out
-    assert steps(over) == [20, 40, 50], "the best, the newest sound one, and the damaged one, which is no checkpoint"
-    assert (over.checkpoints / "mine.pt").exists() and steps(busy) == [*known]
-    assert gc(spec, "--keep-checkpoints", "0") == 2
-
-
 def test_nothing_goes_of_a_run_whose_ranks_still_live(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = with_checkpoints(make(spec, DONE), {10: 0.1, 20: 0.2})
+    run = make(spec, DONE)
+    path = half_written(run)
     held = claim.hold(run.attempt(1))
     try:
-        assert gc(spec, "--keep-checkpoints", "1", "--yes") == 2
+        assert gc(spec, "--yes") == 2
     finally:
         os.close(held)
-    assert "still at work" in capsys.readouterr().err and steps(run) == [10, 20]
+    assert "still at work" in capsys.readouterr().err and path.exists()
 
 
 def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str) -> None:  # noqa: F811
@@ -198,7 +170,7 @@ def test_leftovers_go_and_what_is_at_work_stays(spec: Path, home: Path, job: str
         (cache.lock(letter * 64)).touch(mode=0o600)
         now += [cache.working(letter * 64), home / "builds" / f"torusrun-{letter * 12}-x"]
     left += [over.checkpoints / ".tmp-step-00000050-1", over.folder.parent / f"{store.STAGED}01"]
-    left.append(store.place().parent / f"{store.SENT}x")
+    left.append(store.place() / f"{store.SENT}x")
     stays += [busy.checkpoints / ".tmp-step-00000050-1", home / "builds/mine"]
     for path in (*left, *stays):
         path.mkdir(parents=True)
@@ -245,20 +217,8 @@ def test_a_running_build_is_at_work_on_a_file_system_without_locks_too(
 def test_a_checkpoint_that_stays_in_part_is_not_counted_as_freed(
     spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = with_checkpoints(make(spec, DONE), {10: 0.1, 20: 0.2})
-    monkeypatch.setattr(store_of_checkpoints.shutil, "rmtree", lambda *_, **__: None)  # as of a busy file on NFS
-    assert gc(spec, "--keep-checkpoints", "1", "--yes") == 3
+    path = half_written(make(spec, DONE))
+    monkeypatch.setattr(garbage, "remove_tree", lambda path: False)  # as of a busy file on NFS
+    assert gc(spec, "--yes") == 3
     said = capsys.readouterr()
-    assert "freed 0" in said.out and f"{run.checkpoints}/.tmp-old-{name_of(10)}: this could not be removed" in said.err
-
-
-def test_sent_code_stays_while_submissions_use_it(spec: Path, home: Path) -> None:
-    unused, used = "a" * 64, "b" * 64
-    for sha256 in (unused, used):
-        path = store.path_of(sha256)
-        path.parent.mkdir(parents=True)
-        path.write_text("program")
-        os.utime(path, LONG_AGO)
-    assert store.missing([used, "c" * 64]) == ["c" * 64]
-    assert gc(spec, "--yes") == 0
-    assert not store.path_of(unused).exists() and store.path_of(used).exists()
+    assert "freed 0" in said.out and f"{path}: this could not be removed" in said.err

@@ -254,7 +254,7 @@ def test_a_process_behind_a_shell_is_seen_to_be_stopped_or_at_work() -> None:
         old = replace(now, work=replace(now.work, youngest_s=now.work.at_s - 100.0))
         assert symptom([0], {0: old}, {0: old}, idle_s=60.0) is Symptom.UNSEEN
     with started(WAITS_FOR_SLEEP) as pid:
-        os.kill(proc.child_of(pid), signal.SIGSTOP)
+        os.kill(proc.descendants(pid)[-1], signal.SIGSTOP)
         until(lambda: proc.work_of(pid).stopped, "the stop", 10)
 
 

@@ -45,7 +45,6 @@ RIGHT: dict[str, Any] = {
     "sweep": {"members": [{"settings": {"a": "1"}, "results": {"loss": 0.5}}]},
     "plan": "fits",
     "collect": [{**FILE, "name": "d", "kind": "folder"}, {**FILE, "name": "d/f"}],
-    "missing": [],
     "folder": "/far",
     "submit": "asked-1",
     "resume": "a-1 resumes from step-3",
@@ -100,7 +99,7 @@ class Hostile:
         self.programs += 1
         how, *values = self.left.pop(0) if self.left else ("right",)
         answers: dict[str, Any] = {what: READY + json.dumps(content) for what, content in RIGHT.items()}
-        answers |= {"fetch": READY + "xyz", "keep": READY, "logs": READY + "a line"}
+        answers |= {"fetch": READY + "xyz", "logs": READY + "a line"}
         if how == "content":
             answers |= {what: READY + json.dumps(damaged(content, *values)) for what, content in RIGHT.items()}
         elif how == "header":

@@ -144,7 +144,7 @@ def is_shell(text: str) -> bool:
 
 
 def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
-    base = {"name": "x", "base": {"debootstrap": "bookworm"}, "python": {"packages": ["torch==2.0"]}, "system": ["git"]}
+    base = {"name": "x", "base": {"docker": "debian"}, "python": {"packages": ["torch==2.0"]}, "system": ["git"]}
     variants, accepted = [Variant(), Variant(host_mpi=True), Variant(wheelhouse=True, offline=True)], []
     sections = {"files", "post", "environment", "labels", "test", "runscript"}
 

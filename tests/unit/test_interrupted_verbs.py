@@ -19,10 +19,10 @@ from torusrun.orchestrator.cli.main import main
 SAID = "torusrun: interrupted; submitted runs continue\n"
 CALLS = ("open", "mkdir", "rename", "replace", "unlink", "rmdir", "link", "symlink", "scandir")
 VERBS = {
-    "status": "--disk", "reproduce": "last --compare last",
-    "export": "last out", "report": "last -o out/report.html", "debug": "last --to out/debug.tar.gz",
-    "collect": "last out --only checkpoints/last,attempts", "rm": "last --yes",
-    "gc": "--yes --keep-checkpoints 1 --site ./site.yaml", "examples": "programs/ddp --save out/ddp.yaml",
+    "status": "--all", "reproduce": "last --compare last",
+    "export": "last out", "report": "last -o out/report.html",
+    "collect": "last out/new --only checkpoints/last,attempts", "rm": "last --yes",
+    "gc": "--yes --site ./site.yaml", "examples": "programs/ddp --save out/ddp.yaml",
     "run": "--save out/run.yaml -- true",
 }  # fmt: skip
 

@@ -81,12 +81,11 @@ def test_a_setting_about_keys_that_nothing_here_reads_is_refused(home: Path, ser
     ("config", "says"),
     [
         ("Include {home}/.ssh/more\n", "fabric does not read Include .*: write `connect: openssh`"),
-        ("Host *\n ProxyJump 127.0.0.1\n", "127.0.0.1: .* through itself .ProxyJump.: exclude it, as in 'Host . !127"),
-        ("Host *\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n", "through itself"),
+        ("Host *\n ProxyJump a,b\n", "fabric does not read ProxyJump .*: write `connect: openssh`"),
         ('Host "a\n', 'fabric cannot use your ssh configuration: Unparsable host "a: write `connect: openssh`'),
         (
             "CanonicalizeHostname yes\nCanonicalDomains no.invalid\nCanonicalizeFallbackLocal no\n",
-            "it finds no address",
+            "fabric cannot use your ssh configuration",
         ),
     ],
 )
@@ -174,7 +173,7 @@ def test_a_program_that_prints_much_before_it_reads_much_input_ends(server: SshS
         at_work = threading.Thread(target=program, daemon=True)
         at_work.start()
         with open(tmp_path / "input", "rb") as read, open(tmp_path / "output", "wb") as written:
-            assert relay(channel, read.fileno(), written.fileno(), terminal=False) == 7
+            assert relay(channel, read.fileno(), written.fileno()) == 7
         at_work.join(60)
         client.close()
     assert bytes(got) == much == (tmp_path / "output").read_bytes()

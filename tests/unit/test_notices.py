@@ -28,8 +28,8 @@ from torusrun.orchestrator.run.hooks import Over
 from torusrun.orchestrator.run.plan import secret_values
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.poll import look
-from torusrun.orchestrator.upkeep.notices import begin, send, sending
-from torusrun.orchestrator.upkeep.notices.sending import send_due
+from torusrun.orchestrator.upkeep import notices, send_notices
+from torusrun.orchestrator.upkeep.send_notices import send_due
 
 REASON = "rank 1 said 'a \"b\" $(touch /tmp/no) \n; é'"
 FAILED = End(State.FAILED, REASON, cause=Cause.PROGRAM, step=57)
@@ -118,7 +118,7 @@ def test_mail_goes_through_sendmail(home: Path, monkeypatch: pytest.MonkeyPatch)
     program = home / "sendmail"
     program.write_text(f'#!/bin/sh\necho "$@" > {home}/words\ncat > {home}/mail\n')
     program.chmod(0o755)
-    monkeypatch.setattr(send, "which", lambda name: str(program))
+    monkeypatch.setattr(send_notices, "which", lambda name: str(program))
     run = ended(home, mail="me@example.org")
     send_due(run, 1, ("end", "over"), by_client=False)
     assert (home / "words").read_text() == "-i me@example.org\n"
@@ -150,8 +150,8 @@ def test_a_webhook_is_tried_twice_and_a_job_leaves_a_failure_to_the_next_command
 def test_a_webhook_that_has_the_notice_and_does_not_answer_in_time_gets_it_once(
     home: Path, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
-    monkeypatch.setattr(send, "WEBHOOK_S", 0.3 if given_up == "webhook" else 60.0)
-    monkeypatch.setattr(sending, "TIME_S", 60.0 if given_up == "webhook" else sending.LEAST_S)
+    monkeypatch.setattr(send_notices, "WEBHOOK_S", 0.3 if given_up == "webhook" else 60.0)
+    monkeypatch.setattr(send_notices, "TIME_S", 60.0 if given_up == "webhook" else send_notices.LEAST_S)
     with hook() as there:
         run = ended(home, there.url, command=["false"])
         there.free.clear()
@@ -160,7 +160,9 @@ def test_a_webhook_that_has_the_notice_and_does_not_answer_in_time_gets_it_once(
         finally:
             there.free.set()
         (event,) = sent(run)
-        assert event.failed == {"webhook": send.MAYBE} and event.left == ("command",), "the job leaves the command"
+        assert event.failed == {"webhook": send_notices.MAYBE} and event.left == ("command",), (
+            "the job leaves the command"
+        )
         send_due(run, 1, ("end", "over"), by_client=True)
         assert len(there.got) == 1, "a notice that may have arrived must not be sent again"
     assert [*sent(run)[-1].failed] == ["command"]
@@ -175,7 +177,7 @@ def test_a_command_hears_of_a_failure_once(home: Path) -> None:
 
 
 def test_a_command_that_hangs_is_killed_and_delays_no_other_way(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "PROGRAM_S", 0.5)
+    monkeypatch.setattr(send_notices, "PROGRAM_S", 0.5)
     with hook() as there:
         run = ended(home, there.url, command=["sh", "-c", f"sleep 1000; touch {home}/survived"])
         send_due(run, 1, ("end", "over"), by_client=False)
@@ -187,9 +189,9 @@ def test_a_webhook_without_an_end_is_recorded_as_failed_and_the_other_ways_as_se
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resolver or an answer byte by byte has no limit. Without a record, each `status` would send all ways again."""
-    monkeypatch.setattr(sending, "TIME_S", 2.0)
+    monkeypatch.setattr(send_notices, "TIME_S", 2.0)
     answered = threading.Event()
-    monkeypatch.setattr(send, "_post", lambda url, said, posted: str(answered.wait(60.0)))
+    monkeypatch.setattr(send_notices, "_post", lambda url, said, posted: str(answered.wait(60.0)))
     run = ended(home, "http://127.0.0.1:1/", command=["true"])
     try:
         send_due(run, 1, ("end", "over"), by_client=True)
@@ -221,7 +223,7 @@ def test_a_url_that_cannot_be_opened_is_a_failure_without_its_text(
 def test_a_job_sends_what_it_recorded_and_a_hanging_notice_changes_no_end(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(begin, "JOB_WAITS_S", 1.0)
+    monkeypatch.setattr(notices, "JOB_WAITS_S", 1.0)
     with hook() as there:
         run = ended(home, there.url, command=["sleep", "1000"], at=["end"])
         attempt = run.attempt(1)
@@ -234,31 +236,31 @@ def test_a_job_sends_what_it_recorded_and_a_hanging_notice_changes_no_end(
 
 
 def test_the_next_status_sends_what_a_job_did_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begin, "_begun", set())
+    monkeypatch.setattr(notices, "_begun", set())
     with hook() as there:
         run = ended(home, there.url, at=["end"])
         assert main(["status", run.run_id]) in (0, 1)
         until(lambda: sent(run), "the notice that `status` begins")
         begun: list[Any] = []
-        monkeypatch.setattr(begin.process, "detach", lambda *words: begun.append(words))
-        monkeypatch.setattr(begin, "_begun", set())
+        monkeypatch.setattr(notices.process, "detach", lambda *words: begun.append(words))
+        monkeypatch.setattr(notices, "_begun", set())
         assert look(run).state is State.FAILED
     assert len(there.got) == 1 and not begun, "a notice that was sent is not begun again"
 
 
 def test_one_process_sends_for_all_runs_that_a_command_sees(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begin, "_begun", set())
-    monkeypatch.setattr(begin, "_senders", [])
+    monkeypatch.setattr(notices, "_begun", set())
+    monkeypatch.setattr(notices, "_senders", [])
     runs = [ended(home, command=["true"], at=["end"]) for _ in range(3)]
     assert main(["status"]) == 0
     until(lambda: all(map(sent, runs)), "a notice of each run")
-    assert len(begin._senders) == 1
-    begin._begun.clear()
-    working = begin.process.detach(["sleep", "1000"], sys.stderr.buffer)
-    begin._senders.append(working)
+    assert len(notices._senders) == 1
+    notices._begun.clear()
+    working = notices.process.detach(["sleep", "1000"], sys.stderr.buffer)
+    notices._senders.append(working)
     try:
-        begin.from_client([Over(runs[0], 1, ["end"], State.FAILED, [])])
-        assert begin._senders[-1] is working and not begin._begun, "the next look sends, once the process has ended"
+        notices.from_client([Over(runs[0], 1, ["end"], State.FAILED, [])])
+        assert notices._senders[-1] is working and not notices._begun, "the next look sends, once the process has ended"
     finally:
         working.kill()
         working.wait()

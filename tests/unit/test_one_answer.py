@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.cli.dryrun.look import dry_run
+from torusrun.orchestrator.cli.dry_run import dry_run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.cost.shapes import shapes
 from torusrun.orchestrator.run.plan.forecast import forecast_at_submit
@@ -33,16 +33,10 @@ TOPOLOGIES = {
 }
 SYNCS = st.sampled_from(
     [
-        "all_reduce: torus",
-        "all_reduce: flat",
-        "all_reduce: hierarchical",
-        "all_reduce: hybrid",
-        "all_reduce: ddp",
-        "buckets: one",
-        "buckets: fujitsu",
-        "wire: fp32",
+        "all_reduce: torus", "all_reduce: flat", "all_reduce: hierarchical", "all_reduce: hybrid", "all_reduce: ddp",
+        "buckets: one", "buckets: fujitsu", "wire: fp32",
     ]
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import STEPS, make, write_specs
+from tests.unit.verbs import prints
 from torusrun.orchestrator.base.json_files import read_object, write_json, write_text
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
@@ -41,8 +42,7 @@ def run(home: Path) -> RunFolder:
 
 def show(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """The rows of the table; the names of settings begin with '- '."""
-    assert main(["show", run.run_id]) == 0
-    rows = (line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    rows = (line.split("  ", 1) for line in prints(capsys, "show", run.run_id).splitlines())
     return {name or f"- {rest.split()[0]}": rest.strip() if name else rest.split(None, 1)[1] for name, rest in rows}
 
 
@@ -68,8 +68,7 @@ def test_no_value_of_env_is_shown(run: RunFolder, capsys: pytest.CaptureFixture[
 
 def test_json_has_the_records_and_what_was_predicted(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     known(run, forecast=asdict(FORECAST))
-    assert main(["show", run.run_id, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(prints(capsys, "show", run.run_id, "--json"))
     assert found["provenance"]["git"]["commit"] == "a" * 40 and found["diff"] == str(run.code_diff)
     assert found["forecast"]["total_s"] == 120.0 and found["took_s"] >= 0 and found["reproduces"] is None
     assert found["settings"]["time"] == "600s" and found["image"]["name"] == "made"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.run.folder import checkout as checkout_of
@@ -114,7 +115,7 @@ def test_another_users_checkout_is_not_queried_about(checkout: Path, tmp_path: P
 
 
 def test_a_folder_in_no_checkout_has_no_commit_and_a_user_without_a_name_a_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     facts, diff = provenance.gather(tmp_path)
     assert facts["git"] is None and diff == ""
@@ -128,16 +129,9 @@ def test_a_folder_in_no_checkout_has_no_commit_and_a_user_without_a_name_a_numbe
 
 def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Path) -> None:
     secret = (
-        "deploy/.env",
-        "deploy/.envrc",
-        "hf_token.txt",
-        "wandb-api-key.txt",
-        ".secrets/wandb",
-        "id_ed25519",
-        "keys/server.pem",
-        "conf/mine",
-        "öd\nd.key",
-    )
+        "deploy/.env", "deploy/.envrc", "hf_token.txt", "wandb-api-key.txt", ".secrets/wandb", "id_ed25519",
+        "keys/server.pem", "conf/mine", "öd\nd.key",
+    )  # fmt: skip
     quoted = ("tokens.py", "tokenizer.json", "environment.yaml", "notes.md")
     for name in (*secret, *quoted):
         (checkout / name).parent.mkdir(exist_ok=True)
@@ -163,9 +157,7 @@ def test_the_diff_quotes_no_file_that_holds_secrets(checkout: Path, tmp_path: Pa
     git(checkout, "apply", "--check", "--reverse", str(patch))
 
 
-def test_a_git_that_is_too_slow_for_the_changes_still_gives_the_commit(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_git_that_is_too_slow_for_the_changes_still_gives_the_commit(checkout: Path, monkeypatch: Patch) -> None:
     ask = checkout_of._ask
 
     def slow(folder: Path, *words: str, fails: bool = False, undecodable: str = "replace") -> str:

@@ -16,8 +16,8 @@ from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal import remarks
+from torusrun.orchestrator.cli.main import _as_json as as_json
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.cli.results import as_json
 from torusrun.orchestrator.cli.verb_list import VERBS, parser_of
 from torusrun.orchestrator.run.folder.records import End
 
@@ -67,8 +67,7 @@ def test_the_results_of_a_verb_that_acts_are_json(home: Path, capsys: Capsys, mo
 
     assert results("export", one.run_id, "out") == [f"{home}/out/{one.run_id}/metrics.csv"]
     assert results("report", one.run_id) == [f"{home}/report-{one.run_id}.html"]
-    assert results("debug", one.run_id) == [f"{home}/torusrun-debug-{one.run_id}.tar.gz"]
-    assert results("collect", one.run_id, ".", "--only", "metrics.jsonl") == [f"{home}/metrics.jsonl"]
+    assert results("collect", one.run_id, "some", "--only", "metrics.jsonl") == [f"{home}/some"]
     assert results("collect", one.run_id, other.run_id, "all") == [f"{home}/all/{run.run_id}" for run in (one, other)]
     assert results("run", "--save", "new.yaml", "--", "true") == ["new.yaml"]
     assert results("examples", "programs/ddp", "--save", "ddp.yaml") == [f"{home}/ddp.yaml"]

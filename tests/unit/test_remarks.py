@@ -44,10 +44,10 @@ def test_the_steps_to_the_first_step_of_a_training(attempt: Attempt, says: Says)
     attempt.preflight_order.touch()
     assert says() == "its nodes and the links between them are checked"
     attempt.preflight_order.unlink()
-    attempt.launch.write_text(json.dumps({"container": {"stage": "$TORUSRUN_SCRATCH"}}))
+    attempt.launch.write_text(json.dumps({"roles": [{"container": {"stage": "$TORUSRUN_SCRATCH"}}]}))
     assert says() == "the image is checked, or copied to the nodes"
     assert says(began) == "0 of 2 ranks started; each node copies the image"
-    attempt.launch.write_text(json.dumps({"container": None}))
+    attempt.launch.write_text(json.dumps({"roles": [{"container": None}]}))
     attempt.rank_start(0).touch()
     assert says(began) == "1 of 2 ranks started"
     attempt.rank_start(1).touch()

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 import subprocess
+import tarfile
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,29 +102,7 @@ def test_a_package_is_used_where_the_python_lacks_it_or_has_an_old_one(monkeypat
     assert boot.lacks("pyyaml", "no_such_module", "6.0")
 
 
-def kept(content: bytes, sha256: str | None = None) -> str:
-    sha256 = sha256 or hashlib.sha256(content).hexdigest()
-    store.keep(sha256, len(content), io.BytesIO(content))
-    return sha256
-
-
-def test_a_file_is_kept_only_with_its_checksum(home: Path) -> None:
-    content = os.urandom(1000)
-    for _ in range(2):
-        assert store.missing([sha256 := kept(content)]) == [] and store.path_of(sha256).read_bytes() == content
-    for call_it in (
-        lambda: kept(b"other", "0" * 64),
-        lambda: store.keep("1" * 64, 1000, io.BytesIO(content[:9])),  # the link broke
-    ):
-        with pytest.raises(SiteError, match="damaged"):
-            call_it()
-    assert store.missing(["0" * 64]) == ["0" * 64]
-    assert len([*store.place().glob("*/*"), *store.place().glob("*/.*")]) == 1
-    with pytest.raises(SiteError):
-        store.path_of("../../x")
-
-
-def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Path) -> None:
+def test_code_arrives_as_it_was_frozen_or_is_refused(home: Path, tmp_path: Path) -> None:
     from torusrun.orchestrator.run.code.freeze import freeze
 
     code = tmp_path / "code"
@@ -132,19 +111,30 @@ def test_code_is_assembled_as_it_was_frozen_or_refused(home: Path, tmp_path: Pat
     (code / "run me.sh").chmod(0o755)
     (code / "link").symlink_to("run me.sh")
     frozen = freeze(code, tmp_path / "copy")
-    entries = store.listing(tmp_path / "copy")
-    for entry in entries:
-        if entry.kind == "file":
-            kept((tmp_path / "copy" / entry.name).read_bytes())
-    sent = {"sha256": frozen.checksum, "entries": [asdict(entry) for entry in entries]}
-    store.assemble(sent, made := home / "there")
-    assert [(e.name, e.kind, e.sha256) for e in store.listing(made)] == [(e.name, e.kind, e.sha256) for e in entries]
-    assert os.access(made / "run me.sh", os.X_OK)
+    packed = store.Packed(tmp_path / "copy")
+    content = b"".join(packed)
+    assert content == b"".join(packed) and len(content) == packed.size_bytes, "a repeated request sends it again"
+    there = home / "there"
+    store.unpack(io.BytesIO(content + b"more"), len(content), frozen.checksum, there)
+    listed = [[(e.name, e.kind, e.sha256) for e in store.listing(folder)] for folder in (there, tmp_path / "copy")]
+    assert listed[0] == listed[1] and os.access(there / "run me.sh", os.X_OK)
+    for number, arrived in enumerate((content[: len(content) // 2], content[:20], b"", os.urandom(900))):
+        with pytest.raises(SiteError, match="damaged"):
+            store.unpack(io.BytesIO(arrived), len(content), frozen.checksum, home / f"cut-{number}")
     with pytest.raises(SiteError, match="damaged"):
-        store.assemble({**sent, "entries": sent["entries"][:-1]}, home / "less")
-    outside = {"name": "../outside", "kind": "folder", "mode": 0o700}
+        store.unpack(io.BytesIO(content), len(content), "0" * 64, home / "other")
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "in/../../outside", "link/outside"])
+def test_code_that_leads_out_of_its_folder_is_refused(home: Path, name: str) -> None:
+    with tarfile.open(fileobj=(file := io.BytesIO()), mode="w:gz") as archive:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, ".."
+        archive.addfile(link)
+        archive.addfile(tarfile.TarInfo(name))
     with pytest.raises(SiteError, match="not below"):
-        store.assemble({**sent, "entries": [outside]}, home / "elsewhere")
+        store.unpack(io.BytesIO(file.getvalue()), len(file.getvalue()), "0" * 64, home / "there")
+    assert not list(home.rglob("outside"))
 
 
 def run_of(name: str, submitted_s: float = 1000.0, **changes: object) -> Known:
@@ -235,7 +225,8 @@ def test_a_submission_that_is_sent_twice_at_the_same_time_makes_one_run(
 def test_a_host_that_was_never_reached_is_tried_once(run_file: Path, monkeypatch: Patch) -> None:  # noqa: F811
     tries = []
     monkeypatch.setattr(call, "reached", set())
-    leads(monkeypatch, lambda command: tries.append(command) or ["sh", "-c", "exit 255"])
+    silence = "echo ssh: connect to host nowhere port 22: Connection refused >&2; exit 255"
+    leads(monkeypatch, lambda command: tries.append(command) or ["sh", "-c", silence])
     with pytest.raises(LinkLost):
         api.submit(run_file)
     assert len(tries) == 1 and not remote_runs.runs()

@@ -53,7 +53,7 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert not (far / "torusrun").exists() and not remote_runs.runs(), "nothing is submitted"
     assert not list((far / ".cache/torusrun").glob("sent-*")), "the files of the request are removed"
     monkeypatch.setattr(freeze, "LIMIT_BYTES", 1)
-    assert main(["submit", str(run_file), "--print-script"]) == 2
+    assert main(["submit", str(run_file), "--dry-run", "--quiet"]) == 2
     assert "a run copies at most 1 byte" in capsys.readouterr().err
 
 
@@ -113,12 +113,9 @@ def test_runs_that_another_one_waits_for_are_on_the_same_login_node(home: Path) 
     for name, host in (("far-1", HERE), ("else-1", OTHER)):
         remote_runs.keep(Known(name, host, "site", 1000.0))
     assert remote_runs.on(HERE, "far") == "far-1" and remote_runs.on(HERE, "made-there-by-hand") == "made-there-by-hand"
-    for word, place in (("else", OTHER.address), ("made", "this machine"), ("last", "this machine")):
-        with pytest.raises(UserError, match=f"is a run of {place}, and this one goes to {HERE.address}"):
+    for word in ("else", "last"):
+        with pytest.raises(UserError, match=f"'{word}' is no run of {HERE.address}"):
             remote_runs.on(HERE, word)
-    assert [remote_runs.held_on(HERE, word) for word in ("", "last", "far", "new")] == ["", "last", "far", "new"]
-    with pytest.raises(UserError, match="else-1 is a run of nobody@elsewhere"):
-        remote_runs.held_on(HERE, "else")
 
 
 def test_runs_on_a_login_node_that_a_pattern_selects_are_shown_first(
@@ -150,9 +147,9 @@ def test_python_has_the_same_functions(
     only = run.collect(home / "some", only="code/site.yaml,rank-0000.log")
     files = {str(path.relative_to(only)) for path in only.rglob("*") if path.is_file()}
     assert files == {"code/site.yaml", "attempts/1/logs/rank-0000.log", "attempts/2/logs/rank-0000.log"}
-    assert main(["collect", run.id, str(home), "--only", "attempts/2/logs/rank-0000.log"]) == 0
-    assert (home / "rank-0000.log").read_bytes() == log.read_bytes()
-    assert main(["collect", run.id, str(home), "--only", "attempts/3"]) == 2
+    assert main(["collect", run.id, str(home / "one"), "--only", "attempts/2/logs/rank-0000.log"]) == 0
+    assert (home / "one/attempts/2/logs/rank-0000.log").read_bytes() == log.read_bytes()
+    assert main(["collect", run.id, str(home / "two"), "--only", "attempts/3"]) == 2
     assert "has no file attempts/3" in capsys.readouterr().err and not list(home.glob(".torusrun-*"))
     assert not list((far / "torusrun/runs").glob(".torusrun-*")), "no copy is left over there"
     for folder in (far / "torusrun/runs" / run.id, home / "out"):

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,11 +29,9 @@ from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.beside.shells import opening
 from torusrun.orchestrator.beside.shells.addresses import network
 from torusrun.orchestrator.cli.main import _parse
-from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job import shell_requests
 from torusrun.orchestrator.job.ranks.beside_rank import beside
 from torusrun.orchestrator.job.shell_requests import ShellRequest, ShellStarter
-from torusrun.orchestrator.job.start.launch_order import RankImage, ordered
 from torusrun.orchestrator.run.folder.allocation import KeeperState
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import ssh
@@ -74,26 +71,17 @@ def test_a_shell_has_the_variables_of_its_rank(run: RunFolder, monkeypatch: pyte
     launch = json.loads(run.attempt(1).launch.read_text())
     argv, environment, folder = beside(run.attempt(1), 2, ["w"])
     assert argv == ["w"] and folder == str(run.attempt(1).folder)
-    assert {**environment, **launch["program"]["environment"]} == environment, "what the program is given"
+    assert {**environment, **launch["roles"][0]["program"]["environment"]} == environment, "what the program is given"
     assert (environment["RANK"], environment["LOCAL_RANK"], environment["WORLD_SIZE"]) == ("2", "2", "4")
     assert environment["PATH"] == os.environ["PATH"] and environment["TERM"] == "of-the-user"
 
 
 def test_a_shell_finds_no_program_in_its_working_directory(run: RunFolder) -> None:
     launch = json.loads(run.attempt(1).launch.read_text())
-    launch["program"]["environment"] |= {"PATH": ":bin:/usr/bin", "PYTHONPATH": "lib:/opt/lib"}
+    launch["roles"][0]["program"]["environment"] |= {"PATH": ":bin:/usr/bin", "PYTHONPATH": "lib:/opt/lib"}
     write_json(run.attempt(1).launch, launch)
     _, environment, _ = beside(run.attempt(1), 2, ["w"])
     assert (environment["PATH"], environment["PYTHONPATH"]) == ("/usr/bin", "/opt/lib")
-
-
-def test_a_shell_sees_what_its_rank_wrote_into_the_image_and_cannot_change_it(run: RunFolder, home: Path) -> None:
-    attempt, runtime = run.attempt(1), Runtime("apptainer", "apptainer", (1, 4, 5))
-    image = RankImage(runtime, "/c/x.sif", writable=str(home / "disk"), sha256="0" * 64)
-    write_json(attempt.launch, replace(ordered(attempt)[0], container=image).as_json())
-    argv, _, _ = beside(attempt, 2, ["w"])
-    written = home / "disk" / f"torusrun-{os.geteuid()}" / run.run_id / "0002"
-    assert argv[argv.index("--overlay") + 1] == f"{written}:ro" and argv[-2:] == ["/c/x.sif", "w"]
 
 
 def test_no_shell_opens_for_a_rank_that_has_ended_or_has_not_started(run: RunFolder) -> None:

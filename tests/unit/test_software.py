@@ -88,7 +88,7 @@ def test_a_torch_that_does_not_fit_the_nodes_fails(project: Path) -> None:
 
 def test_the_script_activates_the_site_s_software_first(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("site.yaml").write_text(f"{SITE}environment: {{venv: {project}/own}}\n")
-    assert main(["submit", "run.yaml", "--print-script", "--set", "environment={conda: late}"]) == 0
+    assert main(["submit", "run.yaml", "--dry-run", "--quiet", "--set", "environment={conda: late}"]) == 0
     script = capsys.readouterr().out
     own, late = f"source {project}/own/bin/activate", "conda activate late"
     assert 0 < script.index(f"\n{own}\n") < script.index(f"\n{late}\n")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.verbs import Patch
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.images.definitions.image_file import ImageFile
 from torusrun.orchestrator.keys.kinds import GRID, bytes_, grid, seconds
 from torusrun.orchestrator.keys.names import GROUPS
 from torusrun.orchestrator.keys.problems import SpecError

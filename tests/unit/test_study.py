@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.unit.test_sweeps import Cluster
+from tests.unit.verbs import Capsys, Patch, prints
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import Sweep, sweep
-from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.keys.combinations import checked_members, in_words, study
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.run import RunSpec
@@ -84,7 +84,7 @@ def test_a_mistake_in_a_study_is_named(text: str, says: str) -> None:
 class Studied(Cluster):
     """A Slurm whose jobs have a Python that says what Optuna it has."""
 
-    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, home: Path, monkeypatch: Patch) -> None:
         super().__init__(home, monkeypatch)
         self.site(f"python: {home}/python")
         self.has("4.5.0")
@@ -100,27 +100,24 @@ class Studied(Cluster):
 
 
 @pytest.fixture
-def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Studied:
+def cluster(home: Path, monkeypatch: Patch) -> Studied:
     return Studied(home, monkeypatch)
 
 
-def test_members_of_a_study_are_submitted_without_values(cluster: Studied, capsys: pytest.CaptureFixture[str]) -> None:
+def test_members_of_a_study_are_submitted_without_values(cluster: Studied, capsys: Capsys) -> None:
     made = cluster.members()
     assert "#SBATCH --array=0-3%1\n" in cluster.script(1), "an eighth of four members, and not all at once"
     assert made.settings() == [{}] * 4
     assert read_attempt(made.folders[2], 1).plan.chosen_values == {}
-    assert main(["status", made.id, "--json"]) == 0
-    assert [row["settings"] for row in json.loads(capsys.readouterr().out)["members"]] == [{}] * 4
+    assert [row["settings"] for row in json.loads(prints(capsys, "status", made.id, "--json"))["members"]] == [{}] * 4
     assert {path.stat().st_mode & 0o777 for path in (made.folder.study, made.folder.record)} == {0o600}
 
 
-def test_a_plan_shows_what_a_study_chooses_from(cluster: Studied, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["submit", str(cluster.home / "run.yaml"), "--dry-run"]) == 0
-    said = capsys.readouterr().out
+def test_a_plan_shows_what_a_study_chooses_from(cluster: Studied, capsys: Capsys) -> None:
+    said = prints(capsys, "submit", str(cluster.home / "run.yaml"), "--dry-run")
     assert "env.X     0 to 1" in said and "env.KIND  a, b" in said
     assert "4 members, at most 4 node-hours" in said and "the largest score, by Optuna in the jobs" in said
-    assert main(["plan", str(cluster.home / "run.yaml"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(prints(capsys, "plan", str(cluster.home / "run.yaml"), "--json"))
     assert len(found["members"]) == 4 and found["study"]["metric"] == "score"
 
 
@@ -190,9 +187,7 @@ def test_a_job_chooses_writes_and_keeps_the_values_of_its_member(cluster: Studie
     assert made.folder.journal.stat().st_mode & 0o777 == 0o600
 
 
-def test_results_are_reported_and_a_resumed_member_continues_with_its_values(
-    cluster: Studied, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_are_reported_and_a_resumed_member_continues_with_its_values(cluster: Studied, capsys: Capsys) -> None:
     pytest.importorskip("optuna")
     made = cluster.members()
     well, badly, silent, again = made.folders
@@ -291,14 +286,14 @@ def _chosen(run: RunFolder, sweep: SweepFolder, seed: int) -> str:
     return str(sweep.settings()[0]["train.batch"])
 
 
-def test_a_job_whose_python_has_no_optuna_says_so(cluster: Studied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_whose_python_has_no_optuna_says_so(cluster: Studied, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     run = cluster.members().folders[0]
     with pytest.raises(UserError, match=f"needs Optuna 4.3 or newer .* and {sys.executable} has none"):
         begin(run)
 
 
-def test_a_run_without_a_study_has_nothing_to_do_with_optuna(cluster: Studied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_study_has_nothing_to_do_with_optuna(cluster: Studied, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     (cluster.home / "run.yaml").write_text("name: x\nsite: ./site.yaml\ncommand: [sh, -c, 'exit 0']\ncode: none\n")
     (run, _) = cluster.submit("env.X=1,2").folders

@@ -65,7 +65,7 @@ def test_the_script_of_a_function(monkeypatch: Patch) -> None:
 def function_script(cls: type[ClusterExecutor], **more: object) -> str:
     executor = cls("/shared/my logs/%j", python="/opt/env/bin/python")
     executor.update_parameters(
-        name="try", timeout_min=90, nodes=2, tasks_per_node=2, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
+        name="try", timeout_min=90, nodes=1, cpus_per_task=3, gpus_per_node=2, mem_gb=1.5,
         queue="gpu", account="g1", directives=["-m e"], setup=["module load x"], teardown=["echo over"],
         signal_delay_s=60, **more,
     )  # fmt: skip
@@ -92,6 +92,8 @@ def test_what_a_job_runs_is_its_users_alone(tmp_path: Path, monkeypatch: Patch) 
 def test_an_unknown_parameter_lists_the_valid_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Unavailable parameter\(s\): \['quue'\](.|\n)*- queue \(default: None\)"):
         HerePBS(tmp_path).update_parameters(quue="x")
+    with pytest.raises(ValueError, match="one task on one node: `torusrun run"):
+        HerePBS(tmp_path).update_parameters(tasks_per_node=2)
 
 
 def test_every_parameter_is_documented() -> None:
@@ -101,22 +103,21 @@ def test_every_parameter_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "variables", "job", "rank"),
+    ("cluster", "variables", "job"),
     [
-        ("pbs", {"PBS_JOBID": "7.srv"}, "7.srv", 0),
-        ("pbs", {"PBS_JOBID": "7[3].srv", "PBS_ARRAY_ID": "7[].srv", "PBS_ARRAY_INDEX": "3"}, "7[].srv_3", 0),
-        ("pbs", {"PBS_JOBID": "9.srv", "TORUSRUN_CONTINUES": "7.srv"}, "7.srv", 0),
-        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}, "7", 0),
-        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "4"}, "7_3", 0),
-        ("gridengine", {"JOB_ID": "7", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, "7", 3),
+        ("pbs", {"PBS_JOBID": "7.srv"}, "7.srv"),
+        ("pbs", {"PBS_JOBID": "7[3].srv", "PBS_ARRAY_ID": "7[].srv", "PBS_ARRAY_INDEX": "3"}, "7[].srv_3"),
+        ("pbs", {"PBS_JOBID": "9.srv", "TORUSRUN_CONTINUES": "7.srv"}, "7.srv"),
+        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "undefined"}, "7"),
+        ("gridengine", {"JOB_ID": "7", "SGE_TASK_ID": "4"}, "7_3"),
     ],
 )
-def test_a_jobs_environment(cluster: str, variables: dict[str, str], job: str, rank: int, monkeypatch: Patch) -> None:
-    for name, value in {"SUBMITIT_EXECUTOR": cluster, "TORUSRUN_NODES": "2", **variables}.items():
+def test_a_jobs_environment(cluster: str, variables: dict[str, str], job: str, monkeypatch: Patch) -> None:
+    for name, value in {"SUBMITIT_EXECUTOR": cluster, **variables}.items():
         monkeypatch.setenv(name, value)
     env = environments.here()
-    assert (env.name(), env.activated(), env.job_id, env.global_rank) == (cluster, True, job, rank)
-    assert env.node == (1 if rank == 3 else 0)
+    assert (env.name(), env.activated(), env.job_id, env.global_rank) == (cluster, True, job, 0)
+    assert str(env).endswith("local_rank=0(1), node=0(1), global_rank=0(1))")
 
 
 def test_the_ids_of_an_arrays_tasks_are_the_schedulers_own() -> None:
@@ -227,43 +228,6 @@ def test_grid_engine_runs_it_again_after_the_exit_code(tmp_path: Path) -> None:
         assert as_a_job(HereGridEngine, logs, task, JOB_ID="7", SGE_TASK_ID="undefined") == code
 
 
-@pytest.mark.parametrize("cls", [HerePBS, HereGridEngine], ids=["pbs", "gridengine"])
-def test_tasks_get_the_variables_of_the_job_and_those_that_were_set(
-    cls: type[ClusterExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The words after mpirun's -x, from a script that runs: of an array's task that goes on."""
-    monkeypatch.setenv("MINE", "a b")
-    nodes = tmp_path / "nodes"
-    nodes.write_text("n1\nn1\nn2\nn2\n")
-    executor = cls(tmp_path / "logs", python="true")
-    executor.update_parameters(
-        nodes=2, tasks_per_node=2, env=["MINE"], setup=["export SET='x\ny' OMP_NUM_THREADS=7", "LD_LIBRARY_PATH=/new"],
-        mpirun=f"printf '%s\\n' > {tmp_path}/words", ask=["-pe mpi 4"],
-    )  # fmt: skip
-    variables = {
-        "pbs": {"PBS_JOBID": "9.s", "PBS_NODEFILE": str(nodes), "PBS_ARRAY_ID": "7[].s", "PBS_ARRAY_INDEX": "3",
-                "TORUSRUN_CONTINUES": "7[].s_3", "PBS_TASKNUM": "1"},
-        "gridengine": {"JOB_ID": "7", "SGE_TASK_ID": "4", "PE_HOSTFILE": str(nodes), "TMPDIR": "/tmp/of/this/node"},
-    }[cls.cluster]  # fmt: skip
-    here = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/old", "OMP_NUM_THREADS": "1", "UNTOLD": "1", **variables}
-    text = executor._text(executor.request()).replace("sleep 2", "sleep 0.1")
-    subprocess.run(["bash"], input=text, text=True, timeout=30, env=here, check=True)
-    words = (tmp_path / "words").read_text().split("\n")
-    passed = {words[at + 1] for at, word in enumerate(words) if word == "-x"}
-    own = {
-        "PATH", "LD_LIBRARY_PATH", "MINE", "SET", "OMP_NUM_THREADS", "SUBMITIT_EXECUTOR", "TORUSRUN_NODES",
-        "TORUSRUN_HOSTS",
-    }  # fmt: skip
-    assert passed == own | set(variables) - {"PBS_TASKNUM", "PBS_NODEFILE", "PE_HOSTFILE", "TMPDIR"}
-
-
-def test_the_hosts_are_known_on_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PBS_NODEFILE and PE_HOSTFILE are files of the first node."""
-    for name, value in {"PBS_JOBID": "7.s", "PBS_NODEFILE": "/not/here", "TORUSRUN_HOSTS": "n2 n1 "}.items():
-        monkeypatch.setenv(name, value)
-    assert list(environments.PBSEnvironment().hostnames) == ["n2", "n1"]
-
-
 def test_a_job_that_was_cancelled_as_it_started_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PBS says of it that it failed, with the exit status of SIGKILL."""
     recorded = Path(__file__).parent / "recorded" / "openpbs" / "wide" / "qdel_in_its_first_second.txt"
@@ -363,17 +327,3 @@ def test_a_job_is_lost_once_it_was_unknown_without_a_break(tmp_path: Path, monke
         watcher.update()
         seen.append(watcher._info_dict["7"]["State"])
     assert seen == ["UNKNOWN", "RUNNING", "UNKNOWN", "LOST"]
-
-
-def test_a_job_of_two_tasks_is_not_over_with_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state neither tells of half a result nor waits for the other half."""
-    monkeypatch.setattr(
-        "torusrun.orchestrator.base.process.run", lambda argv, timeout_s: Finished(tuple(argv), 255, "", "down")
-    )
-    executor = HerePBS(tmp_path)
-    executor.update_parameters(tasks_per_node=2)
-    job = executor._job("7.s")
-    utils.cloudpickle_dump(("success", 1), job.task(0).paths.result_pickle)
-    assert job.state == State.UNKNOWN.value
-    utils.cloudpickle_dump(("success", 2), job.task(1).paths.result_pickle)
-    assert job.state == State.COMPLETED.value

@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder.events import Submitting
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.upkeep.collect import ACCOUNT, collect
+from torusrun.orchestrator.upkeep.collect import collect
 
 GROUP = 4322
 READER = 4321
@@ -154,7 +154,7 @@ def test_a_collected_file_is_as_open_as_the_runs_own(finished: RunFolder, tmp_pa
     with private.umask(private.UMASK):
         into = collect(finished, tmp_path / "kept", "all")
     for path in (into, *into.rglob("*")):
-        source = finished.folder / path.relative_to(into) if path.name != ACCOUNT else finished.ledger
+        source = finished.folder / path.relative_to(into)
         assert mode(path) == mode(source) & ~0o022, path
     assert mode(into / "attempts/1/config.json") == 0o600
 

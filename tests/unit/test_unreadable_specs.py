@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.verbs import Capsys, Patch, refuses
 from torusrun.orchestrator.cli.main import main
 
 GOOD = "name: digits\nsite: local\n"
@@ -25,8 +26,7 @@ GOOD = "name: digits\nsite: local\n"
 def test_a_file_that_cannot_be_read(make, says: str, home: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     spec = tmp_path / "run.yaml"
     make(spec)
-    assert main(["submit", str(spec)]) == 2
-    assert says in capsys.readouterr().err
+    assert says in refuses(capsys, "submit", str(spec))
     assert not (home / "torusrun").exists(), "a mistake must leave nothing behind"
 
 
@@ -56,30 +56,25 @@ def test_a_file_that_cannot_be_read(make, says: str, home: Path, tmp_path: Path,
 def test_a_wrong_setting_is_named(setting: str, says: str, home: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     spec = tmp_path / "run.yaml"
     spec.write_text(GOOD + "nodes: 1\n")
-    assert main(["plan", str(spec), f"--set={setting}"]) == 2
-    err = capsys.readouterr().err
+    err = refuses(capsys, "plan", str(spec), f"--set={setting}")
     assert says in err and len(err.splitlines()) == 1 and len(err) < 2000
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("x" * 300, "longer than 255 bytes"),
-        ("x/" * 3000, "longer than 40"),
-        ("a\udcff", "not UTF-8"),
-        ("./a\nb", "control character"),
-        ("~nosuchuser/x.yaml", "there is no user 'nosuchuser'"),
-        ("a: [b", "there is no site 'a: [b'"),
-        ("", "there is no home folder"),
+        ("x" * 300, "longer than 255 bytes"), ("x/" * 3000, "longer than 40"), ("a\udcff", "not UTF-8"),
+        ("./a\nb", "control character"), ("~nosuchuser/x.yaml", "there is no user 'nosuchuser'"),
+        ("a: [b", "there is no site 'a: [b'"), ("", "there is no home folder"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_site_is_named(
     name: str,
     says: str,
     home: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capsys,
+    monkeypatch: Patch,
 ) -> None:
     (tmp_path / "run.yaml").write_text(GOOD)
     if not name:
@@ -96,22 +91,18 @@ def test_a_wrong_site_is_named(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("x" * 300, "longer than 255 bytes"),
-        ("x/" * 3000, "longer than 4095 bytes"),
-        ("a\0b", "a NUL character"),
-        ("a\udcff", "not UTF-8"),
-        ("a\nb", "a line break"),
-        ("/dev/zero", "not a regular file"),
+        ("x" * 300, "longer than 255 bytes"), ("x/" * 3000, "longer than 4095 bytes"), ("a\0b", "a NUL character"),
+        ("a\udcff", "not UTF-8"), ("a\nb", "a line break"), ("/dev/zero", "not a regular file"),
         ("pipe", "'name' is missing"),
     ],
-)
+)  # fmt: skip
 def test_a_run_file_with_an_impossible_name(
     name: str,
     says: str,
     home: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capsys,
+    monkeypatch: Patch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
@@ -121,9 +112,7 @@ def test_a_run_file_with_an_impossible_name(
         assert says in err and len(err.splitlines()) <= 2, err
 
 
-def test_a_working_directory_that_is_gone(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_working_directory_that_is_gone(home: Path, tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     (tmp_path / "run.yaml").write_text(GOOD + "train: {}\n")
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -148,11 +137,10 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
     assert said.returncode == 2 and "Permission denied" in said.stderr and len(said.stderr.splitlines()) == 1, said
 
 
-def test_a_broken_site_is_named_by_its_own_file(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_site_is_named_by_its_own_file(home: Path, tmp_path: Path, capsys: Capsys) -> None:
     site = tmp_path / "mine.yaml"
     site.write_text("scheduler: Slurm 22\nlauncher: srun\nnode: {memory: 60 gigs}\nsetup: make\n")
     (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\n")
-    assert main(["plan", str(tmp_path / "run.yaml")]) == 2
-    err = capsys.readouterr().err
+    err = refuses(capsys, "plan", str(tmp_path / "run.yaml"))
     for says in (f"{site}:1:12: 'scheduler'", f"{site}:3:16: 'node.memory'", f"{site}:4:8: 'setup'"):
         assert says in err

@@ -17,11 +17,11 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 def addresses() -> tuple[str, ...]:
     """The IPv4 address of every interface of this host, without loopback."""
-    found = []
+    own = []
     for _, name in socket.if_nameindex():
         with contextlib.suppress(RendezvousError):
-            found.append(interface_address(name))
-    return tuple(address for address in dict.fromkeys(found) if not ip_address(address).is_loopback)
+            own.append(interface_address(name))
+    return tuple(address for address in dict.fromkeys(own) if not ip_address(address).is_loopback)
 
 
 def network() -> str:

@@ -64,8 +64,8 @@ def connected(asked: ShellRequest) -> Connection:
             if connection := proofs.step(left_s):
                 return connection
         wrong = {**proofs.failures, **dict.fromkeys(proofs.waiting, f"no proof within {OPENING_S:g} s")}
-    found = "; ".join(f"{address}: {why}" for address, why in wrong.items()) or "this node has all its addresses"
-    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({found}): {requests.MEND}")
+    reasons = "; ".join(f"{address}: {why}" for address, why in wrong.items()) or "this node has all its addresses"
+    raise SiteError(f"the user's machine cannot be reached on port {asked.port} ({reasons}): {requests.MEND}")
 
 
 class Joined:

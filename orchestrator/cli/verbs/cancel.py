@@ -30,11 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.attempts.cancel import cancel_all
 
-    found = chosen.chosen(args, "cancel", _is_to_cancel, "none of which is waiting or running")
-    if not found.named and not chosen.agreed([run.run_id for run in found.runs], "cancel", yes=args.yes):
+    meant = chosen.chosen(args, "cancel", _is_to_cancel, "none of which is waiting or running")
+    if not meant.named and not chosen.agreed([run.run_id for run in meant.runs], "cancel", yes=args.yes):
         return DONE
-    refused = cancel_all(found.runs)
-    for asked in found.runs:
+    refused = cancel_all(meant.runs)
+    for asked in meant.runs:
         if asked not in refused:
             watch = f"`torusrun watch {asked.run_id}` shows when it has ended"
             result(asked.run_id, f"cancellation of {asked.run_id} requested; {watch}")

@@ -60,11 +60,11 @@ def chosen(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why
     runs = selection.named(args.run_ids)
     seen = [view for view in views(runs, keep=filtered.asks_about, fresh=True) if filtered.shows(view)]
     left = {view.folder for view in seen if may(view)}
-    found = [run for run in runs if str(run.folder) in left]
-    if not found:
+    selected = [run for run in runs if str(run.folder) in left]
+    if not selected:
         others = f": {len(seen)} {'matches' if len(seen) == 1 else 'match'}, {why_not}" if seen else ""
         progress(f"no run to {verb}{others}")
-    return Meant(found, named=False)
+    return Meant(selected, named=False)
 
 
 def _named(word: str, known: Sequence[RunFolder], may: Callable[[View], bool], why_not: str) -> Sequence[RunFolder]:
@@ -89,8 +89,8 @@ def at_work() -> list[RunFolder]:
     from torusrun.orchestrator.run.state.record import Record
 
     known, _ = selection.newest(selection.named([]))
-    found = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
-    folders = {view.folder for view in found if not view.state.over}
+    newest = views(known, keep=lambda run: isinstance(run, Record) and not run.settled)
+    folders = {view.folder for view in newest if not view.state.over}
     return [run for run in known if str(run.folder) in folders]
 
 

@@ -1,6 +1,5 @@
 """
-The script has all verbs and options; runs and sites are read from their folders
-when you press Tab, without starting Python. Make it again after an upgrade.
+The script is a few lines that ask torusrun for the words when you press Tab.
 
 examples:
   torusrun completion bash > ~/.local/share/bash-completion/completions/torusrun
@@ -11,17 +10,128 @@ examples:
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Iterator, Sequence
 
 from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.cli.verb_list import VERBS, module_of, parser_of
+
+TAKES_A_COMMAND = True  # the words typed so far, for which it prints what the last of them can be
+# Without an answer each shell completes the names of files. No name is evaluated, whatever it contains.
+SCRIPTS = {
+    "bash": r"""_torusrun() {
+    local answer
+    COMPREPLY=()
+    while IFS= read -r answer; do
+        COMPREPLY+=("$answer")
+    done < <(command torusrun completion bash -- "${COMP_WORDS[@]:0:COMP_CWORD+1}" 2>/dev/null)
+}
+complete -o filenames -o default -F _torusrun torusrun
+""",
+    "zsh": r"""autoload -Uz compinit
+(( $+functions[compdef] )) || compinit
+_torusrun() {
+    local -a answers
+    answers=("${(@f)$(command torusrun completion zsh -- "${(@)words[1,CURRENT]}" 2>/dev/null)}")
+    if [[ -n ${answers[1]} ]]; then compadd -a answers; else _files; fi
+}
+compdef _torusrun torusrun
+""",
+    "fish": r"""function __torusrun_words
+    set -l word (commandline -ct)
+    set -l answers (command torusrun completion fish -- (commandline -opc) "$word" 2>/dev/null)
+    if test (count $answers) -gt 0
+        printf '%s\n' $answers
+    else
+        __fish_complete_path "$word"
+    end
+end
+complete -c torusrun -f -a '(__torusrun_words)'
+""",
+}
+RUNS = ("RUN", "HELD")  # the metavars of runs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    parser.add_argument("shell", choices=tuple(SCRIPTS), help="the shell")
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.cli.completion import bash, fish
-
-    scripts = {"bash": bash.script, "zsh": bash.zsh_script, "fish": fish.script}
-    print(scripts[args.shell](), end="")
+    if args.command:
+        print("".join(f"{word}\n" for word in words(args.command[1:])), end="")
+    else:
+        print(SCRIPTS[args.shell], end="")
     return DONE
+
+
+def words(typed: Sequence[str]) -> list[str]:
+    """What the last of the words after `torusrun` can be; nothing for a file, or a value that torusrun cannot know."""
+    *before, word = typed or [""]
+    if word == "=":  # bash splits --option=value into three words
+        before, word = [*before, word], ""
+    if before[-1:] == ["="]:
+        before.pop()
+    joined = f"{word.partition('=')[0]}=" if word.startswith("--") and "=" in word else ""
+    if joined:
+        before, word = [*before, joined[:-1]], word.removeprefix(joined)
+    return [f"{joined}{found}" for found in dict.fromkeys(_possible(before, word)) if found.startswith(word)]
+
+
+def _possible(before: Sequence[str], word: str) -> Iterator[str]:
+    if not before:
+        yield from (*VERBS, "--help", "--version")
+        return
+    verb = before[0]
+    if verb not in VERBS or "--" in before:
+        return
+    parser = parser_of(verb)
+    option = parser._option_string_actions.get(before[-1])
+    if option and option.nargs != 0:
+        yield from _values(option)
+    elif word.startswith("-"):
+        yield from (name for name, action in parser._option_string_actions.items() if action.help != argparse.SUPPRESS)
+        yield from ["--"] if getattr(module_of(verb), "TAKES_A_COMMAND", False) else []
+    else:
+        for action in parser._actions:
+            if not action.option_strings:
+                yield from _values(action)
+
+
+def _values(action: argparse.Action) -> Iterator[str]:
+    """The values of an argument that torusrun knows."""
+    from torusrun.orchestrator.base.shipped import examples
+    from torusrun.orchestrator.base.states import State
+    from torusrun.orchestrator.forecast import constants
+    from torusrun.training.recipe import files
+
+    if action.choices:
+        yield from map(str, action.choices)
+    elif action.dest == "site":
+        from torusrun.orchestrator.keys.load import site_folders
+
+        yield from (path.stem for folder in site_folders() for path in sorted(folder.glob("*.yaml")))
+    elif action.metavar in RUNS:
+        yield from _runs()
+    elif action.dest in ("gpu", "network"):
+        yield from constants.table(f"{action.dest}s")
+    elif action.metavar == "show":
+        yield "show"
+    elif action.metavar == "STATES":
+        yield from (state.value.lower() for state in State)
+    elif action.metavar == "EXAMPLE":
+        yield from examples()
+    elif action.metavar == "RECIPE":
+        yield from files.names()
+
+
+def _runs() -> Iterator[str]:
+    """The ids of the runs and of the sweeps, here and on login nodes."""
+    from torusrun.orchestrator.keys.paths import state_folder
+
+    yield "last"
+    state = state_folder()
+    here = os.listdir(state / "runs") if (state / "runs").is_dir() else []
+    for run in sorted([*here, *(path.stem for path in (state / "remote").glob("*.json"))]):
+        yield run
+        if run.endswith(".0"):  # the first member of a sweep
+            yield run.removesuffix(".0")

@@ -130,7 +130,7 @@ def _fetched(source: Source, folder: Path) -> Path:
         done = process.run(command, timeout_s=NPM_S, cwd=folder)
     archive = folder / source.archive
     if done.exit_code or not archive.is_file():
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        why = f": {said[0]}" if said else ""
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        why = f": {lines[0]}" if lines else ""
         raise SiteError(f"`{shlex.join(['npm', *command[1:]])}` failed{why}; {by_hand}")
     return archive

@@ -27,51 +27,46 @@ OUTCOMES = ("ok", "warning", "failed")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.site(parser)
-    parser.add_argument("--job", action="store_true", help="submit a small job as well, and wait for it")
-    parser.add_argument(
-        "--wait", metavar="TIME", default="10m", help="with --job: how long to wait for it; default: %(default)s"
-    )
+    wait = "submit a small job as well, and wait so long for it; default: 10m"
+    parser.add_argument("--job", metavar="TIME", nargs="?", const="10m", help=wait)
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.base.errors import UserError
-    from torusrun.orchestrator.keys.kinds import seconds
+    from torusrun.orchestrator.keys.kinds import DURATION
+    from torusrun.orchestrator.run.plan.attempt_plan import option
 
-    try:
-        wait_s = seconds(args.wait)
-    except ValueError as error:
-        raise UserError(f"--wait: {args.wait!r} {error}") from None
-    return examine(args.site, job=args.job, wait_s=wait_s, as_json=args.json)
+    wait_s = option("--job", DURATION, args.job) if args.job else None
+    return examine(args.site, wait_s=wait_s, as_json=args.json)
 
 
-def examine(name: str, *, job: bool = False, wait_s: float = 0.0, as_json: bool = False) -> int:
-    """Print the checks of a site as they are made; returns the exit code."""
+def examine(name: str, *, wait_s: float | None = None, as_json: bool = False) -> int:
+    """Print the checks of a site as they are made, with a job if `wait_s`; returns the exit code."""
     from torusrun.orchestrator.keys.load import load_site, site_file
 
-    site, file, found = load_site(name), site_file(name).absolute(), []
+    site, file, made = load_site(name), site_file(name).absolute(), []
     if site.host:
         from torusrun.orchestrator.cli import elsewhere
 
         return elsewhere.doctor(name, as_json=as_json)
-    for check in _checks(name, site, job, wait_s):
-        found.append(check)
+    for check in _checks(name, site, wait_s):
+        made.append(check)
         if not as_json:
             _say(check)
     if as_json:
-        checks = [check.as_json() for check in found]
+        checks = [check.as_json() for check in made]
         print(json.dumps({"schema": 1, "site": name, "file": str(file), "checks": checks}, indent=1))
     else:
-        count = {word: sum(check.outcome == word for check in found) for word in OUTCOMES}
+        count = {word: sum(check.outcome == word for check in made) for word in OUTCOMES}
         print(f"{name}: {', '.join(f'{number} {word}' for word, number in count.items())}")
-    return SITE_FAILED if any(check.outcome == "failed" for check in found) else DONE
+    return SITE_FAILED if any(check.outcome == "failed" for check in made) else DONE
 
 
-def _checks(name: str, site: Site, job: bool, wait_s: float) -> Iterator[Check]:
+def _checks(name: str, site: Site, wait_s: float | None) -> Iterator[Check]:
     from torusrun.orchestrator.sites.checks import examine as examined
 
-    yield from examined(site, job=job)
-    if job:
+    yield from examined(site, job=wait_s is not None)
+    if wait_s is not None:
         from torusrun.orchestrator.sites.hello_job import checks
 
         yield from checks(name, site, wait_s)

@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _list(found: Mapping[str, Path], *, as_json: bool) -> int:
-    about = {name: _about(path.read_text(encoding="utf-8")) for name, path in found.items()}
+def _list(known: Mapping[str, Path], *, as_json: bool) -> int:
+    about = {name: _about(path.read_text(encoding="utf-8")) for name, path in known.items()}
     if as_json:
         rows = [{"name": name, "about": text} for name, text in about.items()]
         print(json.dumps({"schema": 1, "examples": rows}, indent=1))
@@ -81,8 +81,8 @@ def _save(path: Path, text: str, name: str) -> None:
     file = absolute(name)
     beside = {word for word in re.findall(r"[\w.-]+", text) if word != path.name and (path.parent / word).is_file()}
     new = {file: path, **{file.with_name(word): path.with_name(word) for word in sorted(beside)}}
-    if there := [target for target in new if target.exists() or target.is_symlink()]:
-        raise UserError(f"{there[0]} exists already; name a file in another folder, or remove it")
+    if existing := [target for target in new if target.exists() or target.is_symlink()]:
+        raise UserError(f"{existing[0]} exists already; name a file in another folder, or remove it")
     made: list[Path] = []
     try:
         for target, source in new.items():

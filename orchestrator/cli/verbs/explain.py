@@ -29,6 +29,6 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.show.explanation import explained
     from torusrun.orchestrator.show.logs.files import logs
 
-    found = explained(logs(find(args.run_id), args.attempt))
-    print(json.dumps({"schema": 1, **found.as_json()}, indent=1) if args.json else "\n".join(found.lines()))
+    explanation = explained(logs(find(args.run_id), args.attempt))
+    print(json.dumps({"schema": 1, **explanation.as_json()}, indent=1) if args.json else "\n".join(explanation.lines()))
     return DONE

@@ -1,5 +1,5 @@
 """
-The port leads to PORT on the rank's host, or on HOST, and its address is printed. It needs no ssh to the host, since
+The port leads to PORT on the rank's host, and its address is printed. It needs no ssh to the host, since
 the scheduler connects it. It ends with Ctrl-C, or with the run's attempt.
 
 exit codes: 0 the attempt has ended, 2 a mistake in the request, 3 the connection broke, 130 Ctrl-C
@@ -19,21 +19,19 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
     parser.add_argument("port", metavar="PORT", type=int, help="the port on that node, such as 6006 for TensorBoard")
-    beside = parser.add_mutually_exclusive_group()
-    beside.add_argument(
+    parser.add_argument(
         "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
     )
-    beside.add_argument("--host", metavar="HOST", default="", help="on this host of the run")
     parser.add_argument(
         "--listen",
         metavar="[ADDRESS:]PORT",
         default="",
         help="the local port; default: PORT of 127.0.0.1, or a free one if that is in use",
     )
-    parser.usage = "torusrun forward [-h] [--rank N | --host HOST] [--listen [ADDRESS:]PORT] RUN PORT"
+    parser.usage = "torusrun forward [-h] [--rank N] [--listen [ADDRESS:]PORT] RUN PORT"
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import open_run
 
-    return open_run(args.run_id).forward(args.port, rank=args.rank, host=args.host, listen=args.listen)
+    return open_run(args.run_id).forward(args.port, rank=args.rank, listen=args.listen)

@@ -12,7 +12,6 @@ examples:
   torusrun image ls
   torusrun image inspect pytorch-cpu
   torusrun image verify pytorch-cpu
-  torusrun image export pytorch-cpu --to pytorch-cpu.tar
   torusrun image render sony-2018
   torusrun image convert Dockerfile --to converted
   torusrun image convert mine.def --to Dockerfile
@@ -27,15 +26,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, SiteError, UserError
-from torusrun.orchestrator.base.terminal.remarks import busy, draws, progress, redrawn, result
+from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, UserError
+from torusrun.orchestrator.base.terminal.remarks import progress, result
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
-    from torusrun.orchestrator.images.builds.caches import Caches
     from torusrun.orchestrator.keys.site import Site
 
 
@@ -47,11 +45,9 @@ def prints_json(args: argparse.Namespace) -> bool:
 WHAT = {
     "build": "build an image, unless the cache has it",
     "ls": "list the built images",
-    "inspect": "show an image as JSON, with its packages",
+    "inspect": "show an image as JSON, with its packages and the path of their lock",
     "verify": "compare an image with its SHA-256",
     "rm": "remove it",
-    "sign": "sign it with your own key",
-    "export": "copy it with its definition, lock and checksums",
     "render": "print the definition of an image file or a Dockerfile",
     "convert": "write the definition of a Dockerfile with the files it copies, or the Dockerfile of a definition",
 }
@@ -61,8 +57,7 @@ ONLY_OF = {  # the words that an option is for; others refuse it
     "offline": ("build",),
     "locked": ("build",),
     "context": ("build", "render", "convert"),
-    "lock": ("inspect",),
-    "to": ("export", "convert"),
+    "to": ("convert",),
 }
 
 
@@ -83,15 +78,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOCK",
         nargs="?",
         const="",
-        help="build: install the versions of this lock (of `torusrun image inspect IMAGE --lock`); default: IMAGE.lock",
+        help="build: install the versions of this lock, a copy of the 'lock' of `inspect`; default: IMAGE.lock",
     )
     shared_arguments.context(parser)
-    parser.add_argument(
-        "--lock", action="store_true", help="inspect: only the lock, for `torusrun image build --locked`"
-    )
-    parser.add_argument(
-        "--to", metavar="PATH", help="export: a new folder, or a file that ends in .tar; convert: a new folder or file"
-    )
+    parser.add_argument("--to", metavar="PATH", help="convert: a new folder for a definition, or a new Dockerfile")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -113,25 +103,20 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "convert":
         _print_noted(_converted(args.image, site, args.to, args.context))
         return DONE
-    caches = building.caches(site)
+    cache = building.cache(site)
     if args.what == "ls":
-        return _list(caches, args.json)
-    entry = caches.find(args.image)
-    cache = caches.of(entry)
+        return _list(cache, args.json)
+    entry = cache.find(args.image, building.form(site))
     if args.what == "inspect":
-        print(json.dumps(_inspected(cache, entry, args.lock), indent=1))
+        print(json.dumps(_inspected(cache, entry), indent=1))
     elif args.what == "verify":
         if wrong := cache.verify(entry):
             print(wrong)
             return SITE_FAILED
         result(str(entry.path), f"{entry.path}: unchanged since it was built")
-    elif args.what == "rm":
-        caches.writable(entry, "remove").remove(entry)
-        result(str(entry.path), f"{entry.path}: removed")
-    elif args.what == "export":
-        print(_exported(cache, entry, args.to))
     else:
-        _sign(caches.writable(entry, "sign"), entry, site.container.runtime)
+        cache.remove(entry)
+        result(str(entry.path), f"{entry.path}: removed")
     return DONE
 
 
@@ -167,35 +152,20 @@ def _build(args: argparse.Namespace) -> int:
     )
     for advice in prepared.advice:
         progress(f"note: {advice}")
-    if (args.on or site.container.build_on) == "job" and not building.caches(site).sound(prepared.key):
-        from torusrun.orchestrator.run.image.build_job import build_in_job
-
-        build_in_job(prepared, site, site.interpreter, progress)
-    entry = building.build(prepared, site, progress, redrawn if draws() else None)
+    if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
+        building.build_in_job(prepared, site, site.interpreter, progress)
+    entry = building.build(prepared, site, progress)
     print(run_image.squashed_of(entry, site, progress).path if by_pyxis else entry.path)
     return DONE
 
 
-def _inspected(cache: Cache, entry: CachedImage, only_lock: bool) -> dict[str, Any]:
+def _inspected(cache: Cache, entry: CachedImage) -> dict[str, Any]:
+    """The facts of an image; no lock for one without Python, or one that was imported."""
     from torusrun.orchestrator.images.definitions import package_lock
 
-    packages = cache.packages(entry.key)
-    lock = package_lock.read_lock(packages).as_json() if packages.exists() else None
-    if not only_lock:
-        return {**entry.as_json(), "path": str(entry.path), "packages": lock}
-    if lock is None:
-        raise SiteError(f"{entry.path}: it has no lock: it has no Python, or was imported")
-    return lock
-
-
-def _exported(cache: Cache, entry: CachedImage, to: str | None) -> Path:
-    from torusrun.orchestrator.images.builds.caches import export
-    from torusrun.orchestrator.keys.paths import absolute
-
-    if to is None:
-        raise UserError("`torusrun image export` needs --to, a new folder or a file that ends in .tar")
-    with busy(f"copying {entry.path}"):
-        return export(cache, entry, absolute(to))
+    lock = cache.packages(entry.key)
+    known = {"lock": str(lock), "packages": package_lock.read_lock(lock).as_json()} if lock.exists() else {}
+    return {**entry.as_json(), "path": str(entry.path), **known}
 
 
 def _converted(source: str, site: Site, to: str | None, context: Path | None) -> tuple[Path, tuple[str, ...]]:
@@ -214,14 +184,14 @@ def _print_noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> N
     print(made[0], end=end)
 
 
-def _list(caches: Caches, as_json: bool) -> int:
-    entries = caches.entries()
+def _list(cache: Cache, as_json: bool) -> int:
+    entries = cache.entries()
     if as_json:
         rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
         print(json.dumps({"schema": 1, "images": rows}, indent=1))
     else:
         _print_table(entries) if entries else print(
-            f"no images in {caches.own.folder}; `torusrun image build NAME` makes one"
+            f"no images in {cache.folder}; `torusrun image build NAME` makes one"
         )
     return DONE
 
@@ -239,20 +209,3 @@ def _print_table(entries: Sequence[CachedImage]) -> None:
         Column("BY", lambda entry: entry.built_by, right=False),
     ]
     print("\n".join(Table(columns, entries).lines(width(sys.stdout))))
-
-
-def _sign(cache: Cache, entry: CachedImage, command: str | None) -> None:
-    """Sign with the user's own key, which the runtime asks for. This changes the file and its checksum."""
-    from torusrun.orchestrator.base import process
-    from torusrun.orchestrator.images import runtime
-    from torusrun.orchestrator.images.builds.cache import SIF
-
-    if entry.path.suffix != SIF:
-        raise UserError(f"{entry.path}: only a SIF can be signed, and this is a squashfs")
-    if wrong := cache.verify(entry):
-        raise SiteError(f"{wrong}; only an unchanged image can be signed")
-    program = runtime.required(command).command
-    if process.interact([program, "sign", str(entry.path)]) != 0:
-        raise SiteError(f"{entry.path}: signing failed; if you have no key yet, make one with `{program} key newpair`")
-    cache.keep_checksum(entry)
-    result(str(entry.path), f"{entry.path}: signed")

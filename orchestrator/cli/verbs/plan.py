@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
-    shared_arguments.keys(parser, beside_file=True)
+    shared_arguments.keys(parser)
     shared_arguments.sweep(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
@@ -174,7 +174,7 @@ def _words(planned: Plan) -> str:
         **(_command(planned) if run.command else _training(planned)),
         **({"image": _image(planned, run.image)} if run.image else {}),
         **_bad_nodes(planned),
-        **({"note": f"\n{'':12}".join(found)} if (found := notes(planned)) else {}),
+        **({"note": f"\n{'':12}".join(lines)} if (lines := notes(planned)) else {}),
         "folder": str(planned.folder),
     }
     return "\n".join(f"{name:12}{value}" for name, value in rows.items())
@@ -236,9 +236,9 @@ def _without_steps(train: Train) -> dict[str, str]:
     data = data_facts(train) if train.phases else None
     if data is None:
         return {}
-    found = [phase.number for phase, steps in Course(train, data.train_samples).steps_to_come() if not steps]
-    listed = ", ".join(f"train.phases[{number}]" for number in found)
-    return {"no step": f"{listed}: the previous batch continues past the end"} if found else {}
+    numbers = [phase.number for phase, steps in Course(train, data.train_samples).steps_to_come() if not steps]
+    listed = ", ".join(f"train.phases[{number}]" for number in numbers)
+    return {"no step": f"{listed}: the previous batch continues past the end"} if numbers else {}
 
 
 def _recipe(planned: Plan) -> str:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
-    parser.add_argument(
-        "--network", metavar="NAME", help="links: a name, or a file that calibrate printed; default: the site's"
-    )
+    parser.add_argument("--network", metavar="NAME", help="links: a name, or a file with them; default: the site's")
     parser.add_argument("--gpu", metavar="NAME", help="GPU model; default: from the site's architecture")
     parser.add_argument("--workload", metavar="NAME", help="a built-in network; default: the run's model")
     parser.add_argument(
@@ -60,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
         other = _otherwise(args)
         attempts = forecasts_of_stretches(planned, other)
-        found = run(forecast_of(planned, hosts, other), attempts)
-    print(found.text(as_json=args.json))
+        predicted = run(forecast_of(planned, hosts, other), attempts)
+    print(predicted.text(as_json=args.json))
     return DONE
 
 

@@ -32,18 +32,18 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state import selection
     from torusrun.orchestrator.show.page import document
 
-    there = remote_runs.of_one_place(args.run_ids)
-    here = [] if there else selection.named(args.run_ids)
+    far = remote_runs.of_one_place(args.run_ids)
+    here = [] if far else selection.named(args.run_ids)
     if args.file == "-":
         print(document.html(here), end="")
         return DONE
-    names = [run.run for run in there] + [run.run_id for run in here]
+    names = [run.run for run in far] + [run.run_id for run in here]
     name = args.file or (f"report-{names[0]}.html" if len(names) == 1 else "report.html")
     path = document.check(Path(name), force=args.force)
-    if there:
+    if far:
         from torusrun.orchestrator.cli.handles_there import page
 
-        print(document.write(path, page(there)))
+        print(document.write(path, page(far)))
         return DONE
     print(document.write(path, document.html(here)))
     return DONE

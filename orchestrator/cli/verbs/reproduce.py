@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run
 
 
+def prints_json(args: argparse.Namespace) -> bool:
+    """True if this command line prints JSON of its own."""
+    return args.other is not None
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
     what = parser.add_mutually_exclusive_group()
@@ -39,10 +44,6 @@ def run(args: argparse.Namespace) -> int:
 
     if args.other is not None:
         return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
-    if args.json:
-        from torusrun.orchestrator.cli.results import as_json
-
-        return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
     original = open_run(args.run_id)
     new = _submitted(original, args)
     printed(new.id)
@@ -81,8 +82,9 @@ def _compare(one: Run, other: Run, *, as_json: bool) -> int:
         from torusrun.orchestrator.cli import elsewhere
 
         return elsewhere.compare(one.known, other.id)
-    found = compare(one.folder, other.folder)
-    print(
-        json.dumps({"schema": 1, **found.as_json()}, indent=1) if as_json else plain(f"{found.runs[1]}: {found.words}")
-    )
+    comparison = compare(one.folder, other.folder)
+    if as_json:
+        print(json.dumps({"schema": 1, **comparison.as_json()}, indent=1))
+    else:
+        print(plain(f"{comparison.runs[1]}: {comparison.words}"))
     return DONE

@@ -96,10 +96,10 @@ def _runs(args: argparse.Namespace) -> Sequence[Run]:
     """The runs to resume; none if the user does not agree."""
     from torusrun.orchestrator.cli.handle import Run
 
-    found = chosen.chosen(args, "resume", _may, "none of which has ended early")
-    if not found.named and not chosen.agreed([run.run_id for run in found.runs], "resume", yes=args.yes):
+    meant = chosen.chosen(args, "resume", _may, "none of which has ended early")
+    if not meant.named and not chosen.agreed([run.run_id for run in meant.runs], "resume", yes=args.yes):
         return []
-    return [Run(run) for run in found.runs]
+    return [Run(run) for run in meant.runs]
 
 
 def _may(view: View) -> bool:

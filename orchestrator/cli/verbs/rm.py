@@ -27,16 +27,16 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.folder import disk
     from torusrun.orchestrator.upkeep.remove import remove_all
 
-    found = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
+    meant = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")
     with busy("measuring their disk space"):
-        takes = sum((disk.used(run) for run in found.runs), disk.Used())
+        takes = sum(disk.of_path(run.folder) for run in meant.runs)
     if not chosen.agreed(
-        [run.run_id for run in found.runs], f"free {size(takes.total)}, and remove all files of", yes=args.yes
+        [run.run_id for run in meant.runs], f"free {size(takes)}, and remove all files of", yes=args.yes
     ):
         return DONE
     with busy("removing them"):
-        refused = remove_all(found.runs, force=args.force)
-    for run in found.runs:
+        refused = remove_all(meant.runs, force=args.force)
+    for run in meant.runs:
         if run not in refused:
             result(run.run_id, f"{run.run_id} removed")
     return chosen.complained(refused.values())

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.keys.typed_run import Option, TypedRun
 
 TAKES_A_COMMAND = True
+prints_json = submit.prints_json
 MOST_NAME = 63  # characters
 RUNS_A_SCRIPT = re.compile(r"(python[0-9.]*|(ba|da|k|z)?sh)")
 
@@ -34,7 +35,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "torusrun run [options] -- COMMAND ..."
     shared_arguments.site(parser)
     shared_arguments.settings(parser)
-    shared_arguments.keys(parser, beside_file=False)
+    shared_arguments.keys(parser)
+    shared_arguments.key(parser, "--image", metavar="IMAGE", help="the container image of the ranks; default: none")
+    shared_arguments.key(parser, "--env", metavar="NAME=VALUE", help="a variable for the ranks; may be repeated")
+    code = "folder of your code, which is copied; none: no code"
+    shared_arguments.key(parser, "--code", metavar="FOLDER", help=code)
+    shared_arguments.key(parser, "--name", metavar="NAME", help="a name for the run")
     parser.add_argument("--save", metavar="FILE", help="write the run file into the new FILE; submit nothing")
     submit.how(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -48,10 +54,6 @@ def run(args: argparse.Namespace) -> int:
     typed = TypedRun(tuple(_options(args)), Path())
     if args.save and args.sweep:
         raise UserError("--save writes one run: leave out --sweep, and write `sweep` into the file")
-    if args.save and args.json:
-        from torusrun.orchestrator.cli.results import as_json
-
-        return as_json(lambda: _save(args, typed))
     if args.save:
         return _save(args, typed)
     return submit.run(argparse.Namespace(**{**vars(args), "file": typed, "site": None}))
@@ -92,7 +94,7 @@ def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.run.plan.plan import plan
 
-    if args.dry_run or args.print_script or args.wait or args.ask or args.held:
+    if args.dry_run or args.wait or args.ask or args.held:
         raise UserError("--save submits nothing: leave out the options of a submission")
     plan(typed, settings=args.settings, later=bool(args.after or args.after_any))
     file = absolute(args.save)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_bytes
@@ -21,9 +20,9 @@ MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
 RUN = "a run's id, the start of its id, its folder, or 'last'; last~1 is the one before"
 
 
-def run_file(parser: argparse.ArgumentParser, nargs: Literal["?"] | None = None) -> None:
+def run_file(parser: argparse.ArgumentParser) -> None:
     """Add the argument RUN.yaml and the options that override it."""
-    parser.add_argument("file", metavar="RUN.yaml", nargs=nargs, help="the run file")
+    parser.add_argument("file", metavar="RUN.yaml", help="the run file")
     parser.add_argument("--site", metavar="NAME", help="a site to use in place of the file's: a name or a path")
     settings(parser)
 
@@ -39,30 +38,20 @@ def settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def keys(parser: argparse.ArgumentParser, *, beside_file: bool) -> None:
-    """Add the options that are keys of a run. They join the values of --set, and the last one wins.
-
-    If a verb has a run file, paths in its keys begin `beside_file`, and those of options become absolute.
-    """
-    add = functools.partial(parser.add_argument, action=_Key, default=[], dest="settings")
-    add("-n", "-N", "--nodes", metavar="N", help="nodes to ask for")
+def keys(parser: argparse.ArgumentParser) -> None:
+    """Add the options that are keys of a run. They join the values of --set, and the last one wins."""
     ranks = parser.add_mutually_exclusive_group()
-    of_ranks = functools.partial(ranks.add_argument, action=_Key, default=[], dest="settings", metavar="N")
-    of_ranks("--gpus", help="GPUs to use on a node, with one rank for each")
-    of_ranks("--ranks-per-node", help="ranks on a node; default: the site's")
-    add("--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
-    add(
-        "--image",
-        metavar="IMAGE",
-        type=_image if beside_file else str,
-        help="the container image of the ranks; default: none",
-    )
-    add("--queue", metavar="NAME", help="partition or queue; default: the site's")
-    add("--account", metavar="NAME", help="account to charge; default: the site's")
-    add("--env", metavar="NAME=VALUE", help="a variable for the ranks; may be repeated")
-    code = "folder of your code, which is copied; none: no code"
-    add("--code", metavar="FOLDER", type=_code if beside_file else str, help=code)
-    add("--name", metavar="NAME", help="a name for the run")
+    key(parser, "-n", "-N", "--nodes", metavar="N", help="nodes to ask for")
+    key(ranks, "--gpus", metavar="N", help="GPUs to use on a node, with one rank for each")
+    key(ranks, "--ranks-per-node", metavar="N", help="ranks on a node; default: the site's")
+    key(parser, "--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
+    key(parser, "--queue", metavar="NAME", help="partition or queue; default: the site's")
+    key(parser, "--account", metavar="NAME", help="account to charge; default: the site's")
+
+
+def key(parser: argparse._ActionsContainer, *names: str, **how: str) -> None:
+    """Add an option that is a key of a run."""
+    parser.add_argument(*names, action=_Key, default=[], dest="settings", **how)  # type: ignore[arg-type]
 
 
 class _Key(argparse.Action):
@@ -71,20 +60,6 @@ class _Key(argparse.Action):
     def __call__(self, _: object, args: argparse.Namespace, value: object, *__: object) -> None:
         long = next(name for name in self.option_strings if name.startswith("--"))
         args.settings = [*args.settings, f"{long}={value}"]
-
-
-def _image(text: str) -> str:
-    """The image that --image names, whose path begins at the working directory."""
-    from torusrun.orchestrator.images import source
-
-    return source.beside(text, Path())
-
-
-def _code(text: str) -> str:
-    """The folder that --code names, which begins at the working directory."""
-    from torusrun.orchestrator.keys.run import NO_CODE
-
-    return text if text == NO_CODE else str(absolute(text))
 
 
 def sweep(parser: argparse.ArgumentParser) -> None:
@@ -185,16 +160,16 @@ def hosts(name: str) -> list[str]:
     from torusrun.orchestrator.place.hosts.host_file import WrongLine, hosts_of
 
     try:
-        found = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
+        names = hosts_of(decoded(read_bytes(expanded(name), LARGEST_BYTES)))
     except OSError as error:
         raise UserError(f"--hosts {name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"--hosts {name}: this is not UTF-8 text (byte {error.start})") from None
     except WrongLine as error:
         raise UserError(f"--hosts {name}:{error.number}: {error}") from None
-    if not found:
+    if not names:
         raise UserError(f"--hosts {name}: it has no hosts; write one per line")
-    return found
+    return names
 
 
 def write_svg(name: str, text: str) -> None:

@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.show.origin import origin
     from torusrun.orchestrator.show.screen import final_table
 
-    found = find(args.run_id)
-    (view,) = views([found], patience_s=PATIENCE_S)
-    shown = origin(found, view)
+    folder = find(args.run_id)
+    (view,) = views([folder], patience_s=PATIENCE_S)
+    shown = origin(folder, view)
     if args.json:
         print(json.dumps(shown.as_json(), indent=1))
     else:

@@ -13,7 +13,6 @@ examples:
   torusrun status last --long
   torusrun status last --json
   torusrun status SWEEP --best accuracy
-  torusrun status --disk --all
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times",
     )
-    parser.add_argument("--disk", action="store_true", help="the disk space of each run, largest last")
     best = "sort the members of a sweep by this metric, the best first: accuracy, loss, max:NAME or min:NAME"
     parser.add_argument("--best", metavar="METRIC", help=best)
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
@@ -67,18 +65,18 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
 
     chosen = shared_arguments.selection(args, {run.site for run in remote.runs()})
-    is_plain = chosen == selection.Selection() and not (args.long or args.disk or args.if_there)
+    is_plain = chosen == selection.Selection() and not (args.long or args.if_there)
     if len(args.run_ids) == 1 and is_plain and (code := _of_sweep(args)) is not None:
         return code
     if args.best:
-        raise UserError("--best sorts the members of one sweep: name it, without --long, --disk or a choice of runs")
+        raise UserError("--best sorts the members of one sweep: name it, without --long or a choice of runs")
     words, away = ([], []) if args.if_there else remote.split(args.run_ids)
     known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
     far_accounts, far_starts = dict[str, Any](), dict[str, float]()
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
     newest = (known if words else index.existing(known), 0) if all_asked else selection.newest(known)
     runs, hidden = newest
-    found = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
+    rows = [view for view in views(runs, keep=chosen.asks_about, patience_s=PATIENCE_S) if chosen.shows(view)]
     if away:
         from torusrun.orchestrator.base.terminal.remarks import warn
         from torusrun.orchestrator.remote import status
@@ -86,27 +84,25 @@ def run(args: argparse.Namespace) -> int:
         chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
         asked = [run for run in chosen_there if chosen.asks_about(run)]
         far = status.rows(asked, named=bool(args.run_ids), long=args.long, say=warn)
-        found += [view for view in far.views if chosen.shows(view)]
+        rows += [view for view in far.views if chosen.shows(view)]
         far_accounts, far_starts = far.accounts, far.starts
         hidden += len(away) - len(chosen_there)
-        found.sort(key=lambda view: view.submitted_s or 0.0)
+        rows.sort(key=lambda view: view.submitted_s or 0.0)
     if not all_asked:
-        shown = selection.newest_views(found)
-        found, hidden = shown, hidden + len(found) - len(shown)
-    accounts = _accounts(found, far_accounts) if args.long and args.run_ids else {}
-    starts = {**_starts(found, away), **far_starts} if args.long else {}
-    if args.disk:
-        _disk(found, away, as_json=args.json)
-    elif args.json:
-        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, starts) for view in found]}, indent=1))
-    elif found:
+        shown = selection.newest_views(rows)
+        rows, hidden = shown, hidden + len(rows) - len(shown)
+    accounts = _accounts(rows, far_accounts) if args.long and args.run_ids else {}
+    starts = {**_starts(rows, away), **far_starts} if args.long else {}
+    if args.json:
+        print(json.dumps({"schema": 1, "runs": [_as_json(view, accounts, starts) for view in rows]}, indent=1))
+    elif rows:
         from torusrun.orchestrator.base.terminal import output
         from torusrun.orchestrator.show.listing import by_sweep, listing
 
         width = output.width(sys.stdout)
         if not args.run_ids and not chosen.states:
-            found = by_sweep(found)
-        print("\n".join(listing(found, long=args.long, accounts=accounts, starts=starts, width=width).lines(width)))
+            rows = by_sweep(rows)
+        print("\n".join(listing(rows, long=args.long, accounts=accounts, starts=starts, width=width).lines(width)))
     else:
         print("no run matches" if runs or away else "no runs yet; `torusrun submit RUN.yaml` makes one")
     if hidden:
@@ -147,34 +143,17 @@ def _of_sweep(args: argparse.Namespace) -> int | None:
     return DONE
 
 
-def _disk(views: Sequence[View], away: Sequence[Known], *, as_json: bool) -> None:
-    """Print the room that these runs take; runs on login nodes are left out."""
-    from torusrun.orchestrator.base.terminal.remarks import busy, progress
-    from torusrun.orchestrator.upkeep.disk import listing
-
-    there = {run.run for run in away}
-    with busy("measuring their disk space"):
-        table = listing([view for view in views if view.run not in there])
-    if as_json:
-        *runs, every = table.as_json()
-        print(json.dumps({"schema": 1, "runs": runs, "all": every}, indent=1))
-    else:
-        print("\n".join(table.lines()))
-    if there:
-        progress(f"{counted(len(there), 'run')} on login nodes not measured: measure them there")
-
-
 def _accounts(views: Sequence[View], far: Mapping[str, Account]) -> dict[str, Account]:
     """The accounts of these runs by their ids, without those that cannot be read; `far` are those of login nodes."""
     from torusrun.orchestrator.run.folder.run_folder import RunFolder
     from torusrun.orchestrator.run.state.account import read_account
 
-    found = dict(far)
+    accounts = dict(far)
     for view in views:
         with contextlib.suppress(SiteError):
-            if view.run not in found and view.folder.startswith("/"):
-                found[view.run] = read_account(RunFolder(Path(view.folder)), view.state)
-    return found
+            if view.run not in accounts and view.folder.startswith("/"):
+                accounts[view.run] = read_account(RunFolder(Path(view.folder)), view.state)
+    return accounts
 
 
 def _starts(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, float]:
@@ -183,8 +162,8 @@ def _starts(views: Sequence[View], away: Sequence[Known]) -> Mapping[str, float]
 
     from torusrun.orchestrator.run.state.poll import PATIENCE_S, starts
 
-    there = {run.run for run in away}
-    return starts([view for view in views if view.run not in there], time.monotonic() + PATIENCE_S)
+    far = {run.run for run in away}
+    return starts([view for view in views if view.run not in far], time.monotonic() + PATIENCE_S)
 
 
 def _as_json(view: View, accounts: Mapping[str, Account], starts: Mapping[str, float]) -> dict[str, Any]:

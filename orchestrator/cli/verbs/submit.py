@@ -3,7 +3,7 @@ examples:
   torusrun submit examples/digits.yaml --wait
   torusrun submit examples/digits.yaml --site slurm --nodes 4 --time 2h --set grid=4x4
   torusrun submit examples/digits.yaml --dry-run
-  torusrun submit examples/digits.yaml --print-script > job.sh
+  torusrun submit examples/digits.yaml --dry-run --quiet > job.sh
   torusrun submit run.yaml --site slurm --dry-run --ask
   torusrun submit examples/digits.yaml --after last
   torusrun submit evaluate.yaml --after-any last
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.base.process import NoAnswer
-from torusrun.orchestrator.base.terminal.remarks import printed, say
+from torusrun.orchestrator.base.terminal.remarks import is_quiet, printed, say
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 
+def prints_json(args: argparse.Namespace) -> bool:
+    """True if this command line prints JSON of its own."""
+    return bool(args.dry_run)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
-    shared_arguments.keys(parser, beside_file=True)
+    shared_arguments.keys(parser)
     how(parser)
 
 
@@ -55,9 +60,8 @@ def how(parser: argparse.ArgumentParser) -> None:
     ways.add_argument(
         "--dry-run",
         action="store_true",
-        help="print the job script and the command of every rank; write and submit nothing",
+        help="print the job script and the command of every rank (with --quiet the script alone); submit nothing",
     )
-    ways.add_argument("--print-script", action="store_true", help="print only the job script; write and submit nothing")
     parser.add_argument(
         "--ask", action="store_true", help="with --dry-run: also ask Slurm or Grid Engine whether the job could run"
     )
@@ -68,13 +72,8 @@ def how(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.ask and not args.dry_run:
         raise UserError("--ask needs --dry-run: add it, or leave out --ask")
-    shows = args.dry_run or args.print_script
-    if args.json and not shows:
-        from torusrun.orchestrator.cli.results import as_json
-
-        return as_json(lambda: run(argparse.Namespace(**{**vars(args), "json": False})))
-    if shows and args.held:
-        raise UserError("--in submits nothing to a scheduler: leave out --dry-run and --print-script")
+    if args.dry_run and args.held:
+        raise UserError("--in submits nothing to a scheduler: leave out --dry-run")
     from torusrun.orchestrator.keys.load import is_sweep
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
-    if shows:
+    if args.dry_run:
         return _show_there(args, planned) if planned.site.host else _dry_run(args, planned)
     for note in notes(planned) if not planned.site.host else ():  # else they are said there
         say(f"note: {note}")
@@ -115,11 +114,11 @@ def _sweep(args: argparse.Namespace) -> int:
         raise UserError("--ask asks about one job: leave out --ask or the sweep")
     options = {"site": args.site, "settings": args.settings, "values": args.sweep}
     planned = plan_sweep(args.file, later=bool(args.after or args.after_any), sweep_id=args.id, **options)
-    if args.dry_run or args.print_script:
+    if args.dry_run:
         return _show_sweep_there(args, planned) if planned.site.host else _dry_run_of_sweep(args, planned)
-    found = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
-    more = [f"and {counted(len(found) - MOST_NOTES, 'more note')} on other members"] if found[MOST_NOTES:] else []
-    for note in [*found[:MOST_NOTES], *more] if not planned.site.host else ():
+    texts = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
+    more = [f"and {counted(len(texts) - MOST_NOTES, 'more note')} on other members"] if texts[MOST_NOTES:] else []
+    for note in [*texts[:MOST_NOTES], *more] if not planned.site.host else ():
         say(f"note: {note}")
     try:
         how = {"after": args.after, "after_any": args.after_any, "origin": shared_arguments.origin(args)}
@@ -138,14 +137,14 @@ def _sweep(args: argparse.Namespace) -> int:
 def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the members of a sweep, and the script and the command for each of its arrays; or the scripts alone."""
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.cli.dryrun.sweep import as_json, scripts, text
+    from torusrun.orchestrator.cli.dry_run_of_sweep import as_json, scripts, text
 
-    if args.print_script:
-        print(scripts(planned, args.after, args.after_any), end="")
-    elif args.json:
+    if args.json:
         import json
 
         print(json.dumps(as_json(planned, args.after, args.after_any), indent=1))
+    elif is_quiet():
+        print(scripts(planned, args.after, args.after_any), end="")
     else:
         print(private.plain(text(planned, args.after, args.after_any)), end="")
     return DONE
@@ -176,7 +175,7 @@ def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
     from torusrun.orchestrator.remote import remote_runs
     from torusrun.orchestrator.remote.host import of
 
-    flags = {"dry-run": args.dry_run, "print-script": args.print_script, "ask": args.ask, "json": args.json}
+    flags = {"dry-run": True, "ask": args.ask, "json": args.json}
     options = [f"--{name}" for name, given in flags.items() if given]
     return [*options, *remote_runs.awaited_on(of(planned.site), args.after, args.after_any)]
 
@@ -185,17 +184,15 @@ def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
     import json
 
     from torusrun.orchestrator.base import private
-    from torusrun.orchestrator.cli.dryrun.look import dry_run
-    from torusrun.orchestrator.cli.dryrun.text import as_json, text
+    from torusrun.orchestrator.cli.dry_run import as_json, dry_run, text
     from torusrun.orchestrator.schedulers import client
 
     shown = dry_run(planned, _awaited(args, planned) if args.after or args.after_any else ())
-    if args.print_script:
-        print(shown.script, end="")
-        return DONE
     answer = client.of(shown.plan.site).ask(shown.script, shown.request) if args.ask else None
     if args.json:
         print(json.dumps(as_json(shown, answer), indent=1))
+    elif is_quiet():
+        print(shown.script, end="")
     else:
         print(private.plain(text(shown, answer)), end="")
     return DONE

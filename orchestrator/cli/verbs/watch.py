@@ -27,8 +27,7 @@ from torusrun.orchestrator.base.terminal.remarks import draws, is_quiet, warn
 from torusrun.orchestrator.cli.verbs import chosen
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.cli.handle import Run
-    from torusrun.orchestrator.cli.sweep_handle import Sweep
+    from torusrun.orchestrator.cli.handle import Run, Sweep
     from torusrun.orchestrator.run.folder.run_folder import RunFolder
     from torusrun.orchestrator.run.state.view import View
     from torusrun.orchestrator.show.screen.watched import WatchedRuns

@@ -36,12 +36,10 @@ from torusrun.orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_
 from torusrun.orchestrator.images.definitions.inputs import Inputs, file_checksum
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
-from torusrun.orchestrator.images.runtime import PREFIXES, Runtime, own_environment
+from torusrun.orchestrator.images.runtime import Runtime, own_environment
 
-COMPRESSIONS = {"gzip": "-comp gzip", "lz4": "-comp lz4", "zstd": "-comp zstd -Xcompression-level 3"}
 LOG_TAIL_BYTES = 1 << 20
 TEMPORARY = "torusrun"
-FOR_BUILDS = ("CACHEDIR", "CONFIGDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")
 FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 UNFIT = re.compile("[,:'\"]")  # the runtime splits paths at these characters
@@ -57,10 +55,9 @@ class BuildFailed(SiteError):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a build. Only the compression changes the result."""
+    """The options of a build, none of which changes the result."""
 
     mode: Literal["fakeroot", "userns", "plain"] = "fakeroot"
-    compression: str = ""  # gzip, lz4 or zstd; '' for the runtime's default
     wheelhouse: Path | None = None
     temporary: Path | None = None  # node-local, as fakeroot fails on many shared ones; default: the cache's folder
     secrets: Mapping[str, str] = field(default_factory=dict)  # name: its place, which is read when the build begins
@@ -75,13 +72,10 @@ def build(
     options: Options,
     progress: Progress = lambda line: None,
     examine: Examine = lambda image: ({}, None),
-    draw: Progress | None = None,
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another running build, or built now.
 
-    `progress` gets a line for each phase, and `draw` the changing text of the one that runs (phases.py); the output is
-    in the log.
-
+    `progress` gets a line for each phase; the output is in the log.
     `runtime` is called only if something must be built. A build that is interrupted, or ended by SIGTERM or SIGHUP,
     leaves no process and nothing but its log.
     Raises BuildFailed with the path of the log; then the cache has nothing new but the log.
@@ -98,8 +92,7 @@ def build(
             return entry
         _clear(cache, key, options)
         progress(f"building {name}; its output: {cache.log(key)}")
-        phases = Phases(progress, draw)
-        return _build(key, name, inputs, cache, runtime(), options, phases, examine)
+        return _build(key, name, inputs, cache, runtime(), options, Phases(progress), examine)
 
 
 def _build(
@@ -120,14 +113,13 @@ def _build(
         source = inputs.lay_out(work)
         if inputs.key != key:
             raise BuildFailed(f"{name} was not built: its files changed while the build began; build it again")
-        login = secrets.files.get("registry_auth")
         temporary = _temporary(cache, key, options, work)
         bound = binds(work, inputs, options, secrets)
         if source.endswith(".def") and runtime.has("build --bind"):
             bound += own_tmp(temporary)
-        argv = command(runtime, options, image, source, bound, login)
+        argv = command(runtime, options, image, source, bound)
         environment = build_environment(runtime, temporary, secrets, inputs.built_s)
-        code = running.run(argv, environment, inputs.directory or work, log, phases.line, secrets.redactor, phases.tick)
+        code = running.run(argv, environment, inputs.directory or work, log, phases.line, secrets.redactor)
         if code != 0 or not image.is_file():
             said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
             raise BuildFailed(f"{name} was not built: {output.explain(said, code)} (log: {log})")
@@ -138,7 +130,6 @@ def _build(
         if packages:
             lock_of_it = replace(packages, built_s=inputs.built_s or int(started_s))
             write_json(cache.packages(key), lock_of_it.as_json())
-        phases.end()
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -152,7 +143,6 @@ def _build(
             labels={**definition_file.labels(inputs.definition), **inputs.labels},
             versions=versions,
             base=inputs.base_identity,
-            compression=inputs.compression,
             source=inputs.source,
         )
         return cache.publish(built, image)
@@ -160,7 +150,6 @@ def _build(
         logged = f" (log: {log})" if log.exists() else ""
         raise BuildFailed(f"{name} was not built: {error.filename or work}: {_why(error)}{logged}") from None
     finally:
-        phases.end()
         _clear(cache, key, options)
 
 
@@ -177,7 +166,6 @@ def command(
     image: Path,
     source: str,
     bound: Sequence[Bind] = (),
-    login: Path | None = None,
 ) -> list[str]:
     """The runtime's command that builds a definition or an image. Raises SiteError if the runtime is too old for it."""
     if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
@@ -187,12 +175,6 @@ def command(
         raise SiteError(f"{runtime} cannot build without root; build on another machine and copy the image")
     for bind in bound:
         asked += ["--bind", str(bind)]
-    if login:
-        asked += ["--authfile", str(login)]
-    if options.compression:
-        if not runtime.has("--mksquashfs-args"):
-            raise SiteError(f"{runtime.lacks('--mksquashfs-args')}; remove 'container.compression' from the site")
-        asked += ["--mksquashfs-args", COMPRESSIONS[options.compression]]
     # Without --force the labels of the base stay, if the base is a SIF. The image itself does not exist yet.
     force = ["--force"] if source.endswith(".def") else []
     return [runtime.command, "build", *force, *asked, str(image), source]
@@ -220,17 +202,11 @@ def own_tmp(temporary: Path) -> list[Bind]:
 
 
 def build_environment(runtime: Runtime, temporary: Path, secrets: Secrets, built_s: int = 0) -> dict[str, str]:
-    """The environment of a build. Of the shell's variables for runtimes it keeps only those about fetching and caching.
+    """The environment of a build.
 
-    All others act on a build like options, and modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT).
-    PATH ends with the folders of chroot and similar programs. debootstrap needs them, and many users lack them.
+    PATH ends with the folders of chroot and similar programs, which many users lack, and debootstrap needs.
     """
-    ours = tuple(f"{prefix}_" for prefix in PREFIXES)
-    kept = {
-        name: value
-        for name, value in own_environment(clean_environment()).items()
-        if not name.startswith(ours) or name.partition("_")[2] in FOR_BUILDS
-    }
+    kept = own_environment(clean_environment())
     path = os.pathsep.join([kept.get("PATH") or os.defpath, *FOR_ROOT])
     folder = dict.fromkeys((f"{runtime.prefix}_TMPDIR", "TMPDIR"), str(temporary))
     times = {"SOURCE_DATE_EPOCH": str(built_s)} if built_s else {}  # for mksquashfs and debootstrap

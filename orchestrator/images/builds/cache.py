@@ -1,7 +1,7 @@
 """The content-addressed images of a site, on a file system that its nodes share.
 
 CACHE/KEY.sif    the image; it appears by rename, when it is complete
-CACHE/KEY.sqsh   the same for an image that Pyxis starts (squash.py)
+CACHE/KEY.sqsh   the same for an image that Pyxis starts (convert.py)
 CACHE/KEY.json   its sidecar: the facts about it; written before the image appears
 CACHE/KEY.packages  the lock of its packages, as JSON
 CACHE/KEY.log    the log of its last build, also of a failed one
@@ -21,12 +21,12 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base import lock, private, proc, process, strangers
-from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.errors import SiteError, UserError, explained
 from torusrun.orchestrator.base.json_files import damaged, read_object, write_json
 from torusrun.orchestrator.base.terminal.remarks import busy, warn
 from torusrun.orchestrator.base.typed import kept_record
@@ -57,14 +57,13 @@ class CachedImage:
     labels: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     base: str = ""
-    compression: str = ""
     source: str = ""  # the key of its image file without lock and wheelhouse
 
     @property
     def variant(self) -> str:
-        """In what images of one name differ: the site's choices, the compression, and packages of a lock."""
+        """In what images of one name differ: the site's choices, and packages of a lock."""
         locked = "locked" if LOCKED in self.definition else ""
-        return " ".join(filter(None, (self.labels.get("torusrun.variant"), self.compression, locked)))
+        return " ".join(filter(None, (self.labels.get("torusrun.variant"), locked)))
 
     def as_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self), "path": self.path.name}
@@ -72,10 +71,9 @@ class CachedImage:
 
 @dataclass(frozen=True)
 class Cache:
-    """The cache in `folder`. `owners` are the users besides its user and root who may write it."""
+    """The cache in `folder`."""
 
     folder: Path
-    owners: tuple[int, ...] = ()
 
     def make(self) -> None:
         """Create the folder. Raises SiteError when that fails, or when others can write into it."""
@@ -84,13 +82,12 @@ class Cache:
 
     def check(self) -> None:
         """Raise SiteError when others can write into the folder, even if it is sticky like /tmp."""
-        private.check(self.folder, owners=self.owners)
+        private.check(self.folder)
         mode = stat.S_IMODE(self.folder.stat().st_mode)
         if mode & private.OTHERS_WRITE:
-            mine = "`chmod go-w` it, or " if private.is_mine(self.folder) else ""
             raise SiteError(
-                f"{self.folder}: others may put images into this cache (mode {mode:04o}); {mine}name another folder in "
-                "'container.cache' of the site"
+                f"{self.folder}: others may put images into this cache (mode {mode:04o}); `chmod go-w` it, or name "
+                "another folder in 'container.cache' of the site"
             )
 
     def image(self, key: str) -> Path:
@@ -143,9 +140,8 @@ class Cache:
         """Raise SiteError for a file that a stranger put there while others could write into the folder."""
         with contextlib.suppress(FileNotFoundError):
             found = path.lstat()
-            if strangers.is_stranger(found.st_uid, self.owners):
-                who = f"it belongs to user {found.st_uid}"
-                raise SiteError(f"{path}: {who}; remove it, or name that user in 'container.owners' of the site")
+            if strangers.is_stranger(found.st_uid):
+                raise SiteError(f"{path}: it belongs to user {found.st_uid}; remove it")
             if found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
                 raise SiteError(f"{path}: all users can write into it; remove it and build the image again")
 
@@ -180,6 +176,22 @@ class Cache:
         found = (e for e in [*plain, *others] if e and e.path.suffix == suffix)
         return max(found, key=lambda entry: entry.built_s, default=None)
 
+    def find(self, word: str, starts: str = SIF) -> CachedImage:
+        """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches.
+
+        A name is that of the form which the site starts, if there are several.
+        """
+        entries = self.entries()
+        keyed = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
+        named = [e for e in entries if e.name == word]
+        found = {e.key: e for e in [*keyed, *([e for e in named if e.path.suffix == starts] or named)]}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        if not found:
+            raise UserError(f"there is no image {word!r} in {self.folder}; `torusrun image ls` lists them")
+        keys = ", ".join(key[:12] for key in found)
+        raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
+
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Move a finished image to its name. The sidecar is written first, so that every image has one."""
         with explained(f"{entry.path}: cannot be put into the cache"):
@@ -200,12 +212,6 @@ class Cache:
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
         return changed(entry.path, found, entry.sha256)
-
-    def keep_checksum(self, entry: CachedImage) -> None:
-        """Record the image's new checksum after its owner has signed it."""
-        with explained(f"{entry.path}: cannot be read"):
-            now = replace(entry, sha256=sha256_of(entry.path), size_bytes=entry.path.lstat().st_size)
-        write_json(self.sidecar(entry.key), now.as_json())
 
     def remove(self, entry: CachedImage) -> None:
         """Remove an image, its sidecar and its log. Raises SiteError if it is being built or cannot be removed."""

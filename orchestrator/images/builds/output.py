@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.signals import signal_name
 
 # Apptainer 1.4 and SingularityCE 4 write the lines that begin with INFO, `sh -x` in %post those that begin with +.
 STARTS = (
-    (r"INFO:\s+(?:Extracting local image|Fetching OCI image|Copying blob|Inserting Singularity)|I: Retrieving", "base"),
+    (r"INFO:\s+(?:Extracting local image|Fetching OCI image|Copying blob|Inserting Singularity)", "base"),
     (r"INFO:\s+Copying ", "files"),
     (r"\+ : (.*\S+:\d+: RUN .*)", "{}"),
     (r"\+ .*apt-get .*\b(?:update|install)\b", "Debian packages"),
@@ -20,8 +20,7 @@ STARTS = (
     (r"INFO:\s+(?:Adding|Running testscript|Running test scriptlet)", "labels and test"),
     (r"INFO:\s+Creating SIF file", "packing"),
 )  # fmt: skip
-BEGIN, EXAMINE = "begin", "examining"
-REDRAWN_S = 1.0
+EXAMINE = "examining"
 OF_RUN = re.compile(r"\S+:\d+: RUN ")
 LONGEST = 70  # characters of a phase
 # {x} is the first group of a match. A full disk makes all later steps fail with their own messages.
@@ -42,28 +41,17 @@ SERVERS = (
     (r"Could not fetch URL (\S+): 40[13] |Authentication failed for '([^']+)'",
      "{x} does not accept the login, or asks for one; correct 'secrets' of the image file"),
     (r"unauthorized: [^\n]*|(?i:authentication required)|requested access to the resource is denied",
-     "the registry does not accept the login, or has no such image; correct 'base' of the image file, or give "
-     "'registry_username' and 'registry_password', or 'registry_auth', in its 'secrets'"),
+     "the registry does not accept the login, or has no such image; correct 'base' of the image file, or log in "
+     "(`apptainer registry login`)"),
 )  # fmt: skip
 
 
 class Phases:
-    """Reports the phases of one build.
+    """Reports each phase of one build in a line when it begins."""
 
-    Without `draw` a phase is a line when it begins. With it, it is a line when it has ended, and `draw` gets the
-    changing text of the one that runs.
-    """
-
-    def __init__(
-        self,
-        say: Callable[[str], None],
-        draw: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._say, self._draw, self._clock = say, draw, clock
-        self._began_s = self._since_s = clock()
-        self._drawn_s = -REDRAWN_S
-        self._name = BEGIN
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say, self._clock, self._began_s = say, clock, clock()
+        self._name = ""
 
     def line(self, text: str) -> None:
         """A line of the runtime's output."""
@@ -75,38 +63,9 @@ class Phases:
                 return
 
     def begin(self, name: str) -> None:
-        """The phase `name` begins, and the one before ends."""
-        if name == self._name:
-            return
-        self._close()
-        self._name, self._since_s = name, self._clock()
-        if not self._draw:
-            self._say(f"{self._stamp(self._since_s)} {name}")
-        self.tick()
-
-    def tick(self) -> None:
-        """Draw how long the phase has taken, once a second."""
-        now = self._clock()
-        if self._draw and self._name != BEGIN and now - self._drawn_s >= REDRAWN_S:
-            self._drawn_s = now
-            self._draw(f"{self._stamp(now)} {self._name}, {stamp(now - self._since_s)}")
-
-    def end(self) -> None:
-        """The last phase is over."""
-        self._close()
-        self._name = BEGIN
-
-    def _close(self) -> None:
-        now = self._clock()
-        if self._name == BEGIN:
-            return
-        if self._draw:
-            self._draw("")
-            self._say(f"{self._stamp(self._since_s)} {self._name}: {stamp(now - self._since_s)}")
-            self._drawn_s = -REDRAWN_S
-
-    def _stamp(self, at_s: float) -> str:
-        return stamp(at_s - self._began_s)
+        if name != self._name:
+            self._name = name
+            self._say(f"{stamp(self._clock() - self._began_s)} {name}")
 
 
 def _unquoted(shown: str) -> str:
@@ -137,7 +96,6 @@ KNOWN = (
      "the Debian package {x} does not exist in the base's distribution; correct 'system' of the image file"),
     (r"Version '([^']+)' for '([^']+)' was not found",
      "the Debian package {1} has no version {0} in the base's distribution; correct 'system' of the image file"),
-    (r"Couldn't find these debs: (.+)", "debootstrap does not find {x} in this suite; correct the image file"),
     (r"The user requested (.+?)(?: \(from .*)?\n\s+The user requested \(constraint\) (\S+)",
      "pip cannot install {0}: a constraint asks for {1}; ask for that version, or take the line out of the file of "
      "constraints (PIP_CONSTRAINT of the base names it) in a Dockerfile"),
@@ -154,12 +112,8 @@ KNOWN = (
     (r"computed checksums? did NOT match", "the MPI's source archive is not the one that 'mpi.sha256' names"),
     (r"manifest unknown|MANIFEST_UNKNOWN|name unknown|reading manifest .+",
      "the base image does not exist in its registry (or is private); correct 'base' of the image file"),
-    (r"No such script: \S*/([^/\s]+)", "debootstrap does not know the suite {x}; correct 'base.debootstrap'"),
-    (r"Failed getting release file (\S+)|Invalid Release file",
-     "the base's package mirror has no such suite, or cannot be reached ({x}); correct 'base'"),
     (r"destination /mnt doesn't exist",
      "the base has no folder /mnt, where a build finds its secrets, wheels and requirements; take a base that has one"),
-    (r"debootstrap.*(not in (your )?PATH|executable file not found)", "debootstrap is not installed on this machine"),
     (r"(?:unable to open|not open|while opening|failed to open) (?:image |file )?\S*base\b|image format not recogni",
      "the base cannot be opened as an image; check 'base' of the image file"),
     (r"Unable to fetch some archives|Failed to fetch (\S+)|The requested URL returned error",

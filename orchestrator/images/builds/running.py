@@ -74,12 +74,8 @@ def run(
     log: Path,
     progress: Callable[[str], None],
     redacted: Callable[[str], str],
-    tick: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a build in `directory`, its output in `log` and line by line in `progress`. Returns its exit code.
-
-    `tick` is called all the while, ten times a second if the build prints nothing.
-    """
+    """Run a build in `directory`, its output in `log` and line by line in `progress`. Returns its exit code."""
     descriptor = private.open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8", errors="replace", buffering=1) as kept:
         os.fchmod(descriptor, 0o600)
@@ -91,7 +87,7 @@ def run(
                     parent_death=signal.SIGTERM,
                 )  # fmt: skip
             try:
-                for line in _whole_lines(_chunks(child, said, tick)):
+                for line in _whole_lines(_chunks(child, said)):
                     text = redacted(line.decode(errors="replace"))
                     kept.write(text + "\n")
                     if text.strip():
@@ -111,12 +107,11 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _chunks(child: subprocess.Popen[bytes], said: IO[bytes], tick: Callable[[], None]) -> Iterator[bytes]:
+def _chunks(child: subprocess.Popen[bytes], said: IO[bytes]) -> Iterator[bytes]:
     """The output until the child has ended; processes that it left can hold the pipe open for ever."""
     with selectors.DefaultSelector() as ready:
         ready.register(said, selectors.EVENT_READ)
         while True:
-            tick()
             over = child.poll() is not None
             chunk = said.read(CHUNK_BYTES) if ready.select(0 if over else POLL_S) else None
             if chunk:

@@ -46,26 +46,6 @@ OLDEST_DRIVER: tuple[tuple[Version, Version], ...] = (
     ((13, 0), (580, 65, 6)),  # copy: CUDA 13.0 release notes; "R580 or newer"
 )
 
-# PMIx generation of the client (in the image) -> generations of servers (mpirun's or Slurm's) that it works with.
-# The same generation always works. PMIx promises more from 1.2.5/2.0.3/2.1.1/3.0 on (verified: Open MPI wiki, "OMPI
-# PMIx cross version matrix", 2018-04-17: 1 with 2 to 3 "designed to work, needs to be tested"). Generations that are
-# not adjacent differed in the shared-memory store (from memory). So one step apart counts as compatible, more does not.
-PMIX_MEETS: dict[int, frozenset[int]] = {
-    1: frozenset({1}),
-    2: frozenset({2, 3}),
-    3: frozenset({2, 3, 4}),
-    4: frozenset({3, 4, 5}),
-    5: frozenset({4, 5, 6}),
-    6: frozenset({5, 6}),
-}
-
-# Open MPI's major version -> PMIx generation that it embeds. A distribution may link another one, which then counts.
-OPENMPI_PMIX: dict[int, int] = {
-    2: 1,  # verified: as above, Open MPI 2.1.3 has PMIx 1.2.5
-    3: 2,  # verified: as above, Open MPI 3.1 has PMIx 2.1
-    4: 3,  # facts: "Open MPI 3.x/4.x speak PMIx 2/3"
-    5: 4,  # verified: open-mpi/ompi PR 11998, 5.0 requires at least PMIx 4.2.0
-}
 LIBMPI = re.compile(r"lib(?:mpi|mpich)\.so\.(\d+)")
 OPENMPI_SONAMES = range(20, 100)  # Open MPI 2 and 3 are libmpi.so.20, 3 to 5 libmpi.so.40; MPICH's is libmpi.so.12
 
@@ -109,11 +89,10 @@ def _capability(architecture: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class MpiLibrary:
-    """An MPI: its family (openmpi, mpich, intel), its version as it prints it, and its PMIx generation."""
+    """An MPI: its family (openmpi, mpich, intel), and its version as it prints it."""
 
     family: str
     version: str
-    pmix: int | None = None
 
     def __str__(self) -> str:
         return f"{self.family} {self.version}".strip()
@@ -132,10 +111,8 @@ class Library:
 
 def parse_mpi(said: str) -> MpiLibrary | None:
     """The MPI from `ompi_info --parsable`, `mpichversion`, or from `mpirun --version` of any family."""
-    if match := re.search(r"^ompi:version:full:(\S+)", said, re.MULTILINE):
-        embedded = re.search(r"^mca:pmix:pmix(\d)", said, re.MULTILINE)
-        return MpiLibrary("openmpi", match[1], int(embedded[1]) if embedded else None)
     for family, pattern in (
+        ("openmpi", r"(?m)^ompi:version:full:(\S+)"),
         ("openmpi", r"\(Open(?: MPI|RTE)\) (\S+)"),
         ("intel", r"Intel\(R\) MPI Library.*Version (\S+)"),
         ("mpich", r"(?:HYDRA build details|MPICH)[\s\S]*?Version:\s+(\S+)"),
@@ -158,23 +135,12 @@ def family_of(library: str) -> str | None:
     return "openmpi" if int(match[1]) in OPENMPI_SONAMES else "mpich"
 
 
-def parse_pmix(said: str | None) -> int | None:
-    """The generation in the version text of libpmix, as in 'OpenPMIx 4.2.2 (...)'."""
-    match = re.search(r"(\d+)\.\d+", said or "")
-    return int(match[1]) if match else None
-
-
 def parse_slurm_pmi(said: str) -> frozenset[str] | None:
     """The names that `srun --mpi=list` prints, as in none, pmi2, pmix, pmix_v4; None if it lists nothing."""
     listed = re.split(r"MPI (?:plugin )?types are\.*", said)
     if len(listed) == 1 and not re.search(r"^srun: (?:none|pmi2|pmix\w*|cray_shasta)$", said, re.MULTILINE):
         return None
     return frozenset(re.findall(r"\b(none|pmi2|pmix_v\d+|pmix|cray_shasta|openmpi)\b", listed[-1]))
-
-
-def parse_slurm_pmix(said: str) -> frozenset[int]:
-    """The PMIx generations that `srun --mpi=list` offers."""
-    return frozenset(int(n) for n in re.findall(r"pmix_v(\d+)", said))
 
 
 def parse_gpus(said: str) -> tuple[str | None, tuple[str, ...]]:

@@ -8,35 +8,28 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.images.checks import answers, probe
 from torusrun.orchestrator.images.checks.answers import (
     Library,
     MpiLibrary,
-    parse_glibc,
     parse_gpus,
     parse_mpi,
-    parse_pmix,
-    parse_probe,
     parse_slurm_pmi,
-    parse_slurm_pmix,
 )
 from torusrun.orchestrator.images.pyxis import is_offered
-from torusrun.orchestrator.images.runtime import PREFIXES, Runtime
+from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.schedulers import launchers
 from torusrun.orchestrator.schedulers.launchers import Pmi
 
 NOT_ASKED = "not looked at"
 ASKING_S = 60.0
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader")
-HARMLESS = ("CACHEDIR", "TMPDIR", "CONFIGDIR", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE")  # of a build alone
 
 
 @dataclass(frozen=True)
@@ -48,15 +41,12 @@ class HostFacts:
     mpi: MpiLibrary | None = None
     slurm_pmi: frozenset[str] | None = None  # the names in `srun --mpi=list`
     pyxis: bool | None = None  # whether srun has its options; None if nobody asked, or srun did not answer
-    pmix_served: frozenset[int] = frozenset()  # generations of the launcher; empty if unknown
     driver: str | None = None
     gpus: tuple[str, ...] = ()  # architectures, as in sm_70
-    glibc: str | None = None
     user_namespaces: bool = True
     fakeroot: bool = True
     missing_paths: tuple[str, ...] = ()  # of the paths that were queried
     modules_failed: str = ""  # why the site's modules do not load here
-    shell_variables: tuple[str, ...] = ()  # of the runtime, set in the user's shell
     asked: Mapping[str, str] = field(default_factory=dict)
 
     def evidence(self, fact: str) -> str:
@@ -108,7 +98,7 @@ class ImageFacts:
     def versions(self) -> dict[str, str]:
         """The versions found in the image, for the run folder and the cache."""
         named = {k: getattr(self, k) for k in ("python", "glibc", "torch", "cuda", "nccl", "cudnn")}
-        mpi = {"mpi": f"{self.mpi.family} {self.mpi.version}", "pmix": self.mpi.pmix} if self.mpi else {}
+        mpi = {"mpi": f"{self.mpi.family} {self.mpi.version}"} if self.mpi else {}
         return {k: str(v) for k, v in {**named, **mpi}.items() if v}
 
 
@@ -148,40 +138,22 @@ def host(
     asking = Asking(environment)
     pmi = launchers.family(launcher).pmi
     offers = asking.said("slurm_pmi", launcher, "--mpi=list") if pmi is Pmi.SLURM else ""
-    mpi = _mpi(asking, launcher) if pmi is Pmi.MPI else None
+    mpi = parse_mpi(asking.said("mpi", launcher, "--version")) if pmi is Pmi.MPI else None
     helped = asking.said("pyxis", launcher, "--help") if pyxis else ""
     driver, gpus = parse_gpus(asking.said("gpus", *NVIDIA_SMI))
-    harmless = {f"{prefix}_{name}" for prefix in PREFIXES for name in HARMLESS}
     return HostFacts(
         runtime=runtime,
         machine=platform.machine(),
         mpi=mpi,
         pyxis=is_offered(helped) if helped else None,
         slurm_pmi=parse_slurm_pmi(offers),
-        pmix_served=frozenset({mpi.pmix}) if mpi and mpi.pmix else parse_slurm_pmix(offers),
         driver=driver,
         gpus=gpus,
-        glibc=parse_glibc(asking.said("glibc", "ldd", "--version")),
         user_namespaces=_works(asking, "unshare", "--user", "true"),
         fakeroot=_has_subids(),
         missing_paths=tuple(path for path in paths if not os.path.exists(path)),
-        shell_variables=tuple(sorted(n for n in os.environ if n.startswith(PREFIXES) and n not in harmless)),
         asked={**asking.asked, "machine": f"`uname -m`: {platform.machine()}"},
     )
-
-
-def _mpi(asking: Asking, launcher: str) -> MpiLibrary | None:
-    """The MPI of the launcher. Only Open MPI's own tool prints its PMIx generation."""
-    mpi = parse_mpi(asking.said("mpi", launcher, "--version"))
-    if mpi is None or mpi.family != "openmpi":
-        return mpi
-    embedded = parse_mpi(asking.said("pmix", "ompi_info", "--parsable"))
-    if embedded and embedded.version == mpi.version and embedded.pmix:
-        return embedded
-    probed = asking.said("pmix", *process.script(sys.executable, probe.__file__, "--host"))
-    own = parse_pmix(parse_probe(probed).get("pmix"))
-    major = (answers.version(mpi.version) or (0,))[0]
-    return replace(mpi, pmix=own or answers.OPENMPI_PMIX.get(major))
 
 
 def _works(asking: Asking, *argv: str) -> bool:

@@ -18,18 +18,9 @@ KINDS: dict[str, tuple[str, str]] = {
         "load the module of apptainer or singularity, or set 'container.runtime' of the site"),
     "pyxis-missing": ("no rank can start in an image",
         "ask the administrators for Pyxis, load Slurm's module that has it, or name another 'container.runtime'"),
-    "pyxis-unbuilt": ("this image is first built as a SIF",
-        "load a module of apptainer or singularity, or name an image that enroot imports (docker://...) or a .sqsh"),
     "modules": ("a job, which loads them first, would end at once", "correct 'environment.modules' of the site"),
     "runtime-old": ("it cannot start a rank with a clean environment", "load a newer module of it"),
-    "shell-variables": ("torusrun gives a container only what the site and the run name",
-        "unset them, and use 'container.bind' and 'env' of the site for what the ranks need of them"),
-    "no-fakeroot": ("installing packages into an image needs it",
-        "ask for an entry in /etc/subuid, build in a job or elsewhere, or name a finished SIF as 'image'"),
-    "no-user-namespaces": ("an image cannot be built without root", "build on another machine and copy the SIF"),
     "bind-missing": ("every rank would fail to start", "correct 'container.bind' of the site, or make the folder"),
-    "base-without-digest": ("its tag can point to another image later, so a rebuild can differ",
-        "put the digest that `skopeo inspect` shows into 'base.digest' of the image file"),
     "image-unreadable": ("no rank can start", "correct 'image', or make the file readable for you"),
     "image-broken": ("no rank can start", "build it again, or copy it again from where it came"),
     "image-architecture": ("none of its programs runs on this processor ('exec format error')",
@@ -59,18 +50,15 @@ KINDS: dict[str, tuple[str, str]] = {
         "set 'training: inside' in the image file and build again, or use 'training: bound'"),
     "mpi-spawn": ("the run would look successful", "name a site with 'launcher: mpirun'"),
     "mpi-missing": ("an MPI program cannot start in it",
-        "give the image file an 'mpi', or bind the site's: 'container.mpi: host' and 'container.host_mpi'"),
+        "give the image file an 'mpi', or bind the site's: 'container.host_mpi'"),
     "mpi-family": ("the ranks of an MPI program do not find each other: each one runs alone",
         "load a module of the image's family, or take an image with the launcher's"),
     "mpi-major": ("Open MPI is compatible only within a major version",
         "load a module of the same major version, or build the image with it"),
-    "pmix": ("a rank cannot communicate with its launcher",
-        "build the image with an MPI of that PMIx generation, or use another launcher"),
     "slurm-pmi": ("a rank cannot communicate with srun",
         "set 'launcher: mpirun' of the site and load its module, or have Slurm's plugin installed"),
     "host-mpi-libraries": ("the host's MPI does not load in the image",
-        "bind the folders that hold these libraries ('container.bind'), and name them in LD_LIBRARY_PATH of 'env'"),
-    "glibc-old": ("the host's MPI libraries do not load there ('GLIBC_... not found')",
+        "bind the folders of these libraries ('container.bind') and name them in LD_LIBRARY_PATH of 'env'; for glibc "
         "take a base as new as the host, or an image with its own MPI"),
     "verbs-missing": ("NCCL falls back to TCP without a warning, at a fraction of the bandwidth",
         "add libibverbs1, ibverbs-providers and librdmacm1 to 'system' of the image file and build again"),
@@ -140,8 +128,6 @@ class Wanted:
     gpus: tuple[str, ...] = ()  # architectures of the site's GPUs, if the site names them
     driver: str | None = None  # the nodes' driver, if the site names it
     hcas: tuple[str, ...] = ()  # the site's InfiniBand adapters
-    builds: bool = False  # the image has still to be built on this machine
-    fakeroot: bool = True  # build with --fakeroot
     pyxis: bool = False  # srun itself starts the ranks in the image
 
     @property

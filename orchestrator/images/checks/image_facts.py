@@ -22,7 +22,6 @@ from torusrun.orchestrator.images.checks.answers import (
     parse_glibc,
     parse_ldd,
     parse_mpi,
-    parse_pmix,
     parse_probe,
     parse_questions,
     same_abi,
@@ -122,7 +121,6 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
     program, code = answers.get("program", ("", 0))
     started = _library(answers, "program")
     mpi, how = _mpi(said, started)
-    verbs = _library(answers, "verbs")
     known = replace(
         known,
         starts=True,
@@ -133,8 +131,6 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         program=started,
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
-        verbs=verbs is not None and not verbs.missing and not verbs.glibc,
-        verbs_error="" if verbs is None else " ".join(verbs.missing),
         providers=tuple(sorted(set(PROVIDER.findall(said.get("providers", ""))))),
     )
     return _with(
@@ -144,26 +140,22 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         python=f"`command -v python3` in the image: {_first(answers, 'python')}",
         mpi=how,
         program=f"`ldd {asks.program}` in the image: {_first(answers, 'program')}",
-        verbs=f"libibverbs.so.1 was looked for in the image: {verbs.path if verbs else 'it is in none of its folders'}",
         bound="; ".join(f"`ldd {library.path}` in the image: {_told(library)}" for library in known.bound_mpi)
         or f"libmpi.so was looked for in the image below {', '.join(asks.folders) or 'no folder'}",
     )
 
 
 def _mpi(said: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary | None, str]:
-    """The image's own MPI, and the evidence; of several, the one that the program is linked with."""
-    asked = {"openmpi": "ompi_info --parsable", "mpich": "mpichversion", "mpirun": "mpirun --version"}
-    every = [(parse_mpi(said.get(name, "")), question) for name, question in asked.items()]
-    found = [(mpi, f"`{question}` in the image: {mpi}") for mpi, question in every if mpi]
+    """The image's own MPI, and the evidence; the one that the program is linked with, if it is."""
+    mpi = parse_mpi(said.get("mpirun", ""))
+    how = f"`mpirun --version` in the image: {mpi or 'it is not there, or is of no known MPI'}"
     if program and program.mpi and (family := family_of(program.mpi)):
         linked = f"`ldd {program.path}` in the image: {program.mpi}"
         if program.mpi in program.missing:
             return None, f"{linked} => not found"
-        own = [(mpi, f"{how}; {linked}") for mpi, how in found if same_abi(mpi.family, family)]
-        return own[0] if own else (MpiLibrary(family, ""), linked)
-    return (
-        found[0] if found else (None, "ompi_info, mpichversion and mpirun were looked for in the image: none is there")
-    )
+        own = mpi and same_abi(mpi.family, family)
+        return (mpi, f"{how}; {linked}") if own else (MpiLibrary(family, ""), linked)
+    return mpi, how
 
 
 def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:
@@ -179,8 +171,6 @@ def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFact
         why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
     values: dict[str, Any] = {name: found[name] for name in TOLD if name in found}
-    if known.mpi and known.mpi.family == "openmpi" and known.mpi.pmix is None:
-        values["mpi"] = replace(known.mpi, pmix=parse_pmix(found.get("pmix")))
     if "verbs_error" in found:
         values["verbs"] = not found["verbs_error"]
     said = f"the image's python3 {found.get('python')}"
@@ -241,21 +231,10 @@ bound() {
   done
   return 127
 }
-verbs() {
-  IFS=:
-  for folder in ${LD_LIBRARY_PATH:-} /usr/local/lib /lib/*-linux-gnu /usr/lib/*-linux-gnu /lib64 /usr/lib64 /lib; do
-    library=$folder/libibverbs.so.1
-    if [ -e "$library" ]; then printf '%s\n' "$library"; ldd "$library"; return; fi
-  done
-  return 127
-}
 providers() { ls /etc/libibverbs.d /usr/etc/libibverbs.d /usr/lib/*/libibverbs /usr/lib64/libibverbs 2> /dev/null; }
 compat() { ls /usr/local/cuda*/compat/libcuda.so.* /usr/local/cuda*/compat/lib*/libcuda.so.* 2> /dev/null; }
 ask glibc ldd --version
-ask openmpi ompi_info --parsable
-ask mpich mpichversion
 ask mpirun mpirun --version
-(ask verbs verbs)
 ask providers eval 'providers; true'
 ask compat eval 'compat; true'
 ask python command -v python3

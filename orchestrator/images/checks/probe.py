@@ -1,4 +1,4 @@
-"""Reports the packages and libraries that a Python finds: run inside the image, and on the host for its PMIx.
+"""Reports the packages and libraries that a Python finds, inside an image or in the software of a site.
 
 The image's Python gets it as text (`python -c`), so it needs only Python 3.5 or newer, and no module that Debian's
 python3-minimal lacks, such as json and ctypes. It prints a dictionary of texts, lists, None, True and False.
@@ -28,26 +28,17 @@ def torch_facts() -> dict:  # type: ignore[type-arg]
     return facts
 
 
-def libraries() -> dict:  # type: ignore[type-arg]
-    """The version text of libpmix, as in 'OpenPMIx 4.2.2 (...)', and the load error of libibverbs, '' if it loads."""
+def verbs() -> dict:  # type: ignore[type-arg]
+    """Why libibverbs does not load, '' if it does; {} if this Python cannot try."""
     try:
         import ctypes
+
+        ctypes.CDLL("libibverbs.so.1")
     except ImportError:
         return {}
-    facts = {"pmix": "", "verbs_error": ""}
-    for name in ("libpmix.so.2", "libpmix.so", "libpmix.so.1"):
-        try:
-            ask = ctypes.CDLL(name).PMIx_Get_version
-        except (OSError, AttributeError):
-            continue
-        ask.restype = ctypes.c_char_p
-        facts["pmix"] = str(ask().decode())
-        break
-    try:
-        ctypes.CDLL("libibverbs.so.1")
     except OSError as error:
-        facts["verbs_error"] = str(error)[:300]
-    return facts
+        return {"verbs_error": str(error)[:300]}
+    return {"verbs_error": ""}
 
 
 def has_training() -> bool:
@@ -62,6 +53,6 @@ def has_training() -> bool:
 
 if __name__ == "__main__":
     found = {"python": ".".join(map(str, sys.version_info[:3])), "training": has_training()}
-    found.update(libraries())
-    found.update({} if "--host" in sys.argv else torch_facts())
+    found.update(verbs())
+    found.update(torch_facts())
     print("TORUSRUN-PROBE " + repr(found))

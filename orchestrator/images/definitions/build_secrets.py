@@ -23,29 +23,34 @@ from torusrun.training.recipe.near import did_you_mean
 
 LARGEST_BYTES = 1 << 20
 SHORTEST = 4  # characters; a shorter one would hide unrelated words too
-FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem", "registry_auth": ""}  # name: its file below /mnt, if any
-REGISTRY = {"registry_username": "DOCKER_USERNAME", "registry_password": "DOCKER_PASSWORD"}
+FILES = {"netrc": ".netrc", "ca_bundle": "ca.pem"}  # name: its file below /mnt
 ENCODED = "TORUSRUN_SECRET_"  # prefix of the variables that the definition decodes
 HIDDEN = "****"
 # A part of a secret URL's path that may be a token: 12 or more characters, or 5 with a digit.
 TOKEN = re.compile(r".{12,}|(?=.*\d).{5,}")
+# A login written with variables, as https://$USER:$TOKEN@host, does not count: the build gets it from 'secrets'. Nor do
+# the user names that a repository gives to everyone, as in https://git@github.com.
+LOGIN = re.compile(r"(?i)\bhttps?://(?!(?:git|hg|anonymous)@)(?![^/\s@]*\$)[^/\s@'\"]+@")
+LOGIN_MEND = "holds a login, which would stay in the image; give the URL without it, and the login in 'secrets'"
+
+
+def has_login(text: str) -> bool:
+    """Whether a URL in `text` has a user name or a password before its host."""
+    return LOGIN.search(text) is not None
 
 
 def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """(key, message) of every secret that must be a file, or whose name is unknown and cannot be a variable's."""
-    known = [*FILES, *REGISTRY]
     for name, place in named.items():
         if name in FILES and not place.startswith("file:"):
             yield f"secrets.{name}", f"'secrets.{name}' is a file; write file:PATH"
-        elif name not in known and name != name.upper():
-            yield "secrets", f"'secrets' has no {name!r}; variables are upper-case{did_you_mean(name, known)}"
-    if len({*REGISTRY} & {*named}) == 1:
-        yield "secrets", "'secrets' needs both 'registry_username' and 'registry_password'"
+        elif name not in FILES and name != name.upper():
+            yield "secrets", f"'secrets' has no {name!r}; variables are upper-case{did_you_mean(name, FILES)}"
 
 
 def variables(named: Mapping[str, str]) -> list[str]:
     """The secrets that are variables of the build, sorted by name."""
-    return sorted(name for name in named if name not in FILES and name not in REGISTRY)
+    return sorted(name for name in named if name not in FILES)
 
 
 @dataclass(frozen=True)
@@ -60,17 +65,13 @@ class Secrets:
 
         Its shell evaluates the values that it passes on, so they travel in base64.
         """
-        inside = {k: v for k, v in self.values.items() if k not in REGISTRY}
-        registry = {f"{prefix}_{name}": self.values[k] for k, name in REGISTRY.items() if k in self.values}
-        if bundle := self.files.get("ca_bundle"):
-            registry["SSL_CERT_FILE"] = str(bundle)
-        return {**{f"{prefix}ENV_{ENCODED}{k}": _encoded(v) for k, v in inside.items()}, **registry}
+        bundle = self.files.get("ca_bundle")
+        own = {"SSL_CERT_FILE": str(bundle)} if bundle else {}
+        return {**{f"{prefix}ENV_{ENCODED}{k}": _encoded(v) for k, v in self.values.items()}, **own}
 
     def bound(self) -> Iterator[tuple[Path, str]]:
         """(file, its name below /mnt) of every secret file that the build sees."""
-        for name, path in self.files.items():
-            if FILES[name]:
-                yield path, FILES[name]
+        yield from ((path, FILES[name]) for name, path in self.files.items())
 
     @property
     def redactor(self) -> Callable[[str], str]:

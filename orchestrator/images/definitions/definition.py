@@ -2,6 +2,10 @@
 
 The text names no path of this machine. The files that it copies lie beside it under fixed names (`files/0`, `base`). So
 an image file gives the same text, and the same image in the cache, on every machine.
+
+The runtime splits a definition into stages and sections by its lines before any shell reads it. So shell quotes do not
+protect a value: a line in it that begins with `%post` starts a section, and one with `Bootstrap:` a stage.
+`{{ NAME }}` is replaced everywhere (Apptainer 1.2, SingularityCE 4.0 and newer).
 """
 
 from __future__ import annotations
@@ -16,15 +20,14 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets
-from torusrun.orchestrator.images.definitions.image_file import MPI_CHECKSUM_MISSING
-from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.images.definitions.image_file import MPI_CHECKSUM_MISSING, ImageFile
 from torusrun.orchestrator.images.definitions.package_lock import INSTALLED, PackageLock
-from torusrun.orchestrator.images.definitions.quoting import export, line, shell
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
 
 PYTHON = "/opt/python"
 OPENMPI = "/opt/openmpi"
 WHEELHOUSE = f"{BUILD_ONLY}/wheels"
+_STAGE = re.compile("(?i)(bootstrap)(:)")
 
 
 @dataclass(frozen=True)
@@ -99,19 +102,15 @@ _PLACES = {
 def header(image_file: ImageFile) -> list[Text]:
     """The lines that name the base of a stage."""
     base = image_file.base
-    for kind, reference in (("docker", base.docker), ("oras", base.oras)):
-        if reference:
-            # Some registry clients refuse a tag beside a digest. The digest alone identifies the image.
-            named = re.sub(r":[^:/]+$", "", reference) + f"@{base.digest}" if base.digest else reference
-            return [Text(f"Bootstrap: {kind}"), Text(f"From: {line(named, 'image')}")]
-    if base.debootstrap:
-        suite = [Text("Bootstrap: debootstrap"), Text(f"OSVersion: {line(base.debootstrap, 'suite')}")]
-        return [*suite, *([Text(f"MirrorURL: {line(base.mirror, 'mirror')}")] if base.mirror else [])]
+    if base.docker:
+        # Some registry clients refuse a tag beside a digest. The digest alone identifies the image.
+        named = re.sub(r":[^:/]+$", "", base.docker) + f"@{base.digest}" if base.digest else base.docker
+        return [Text("Bootstrap: docker"), Text(f"From: {line(named, 'image')}")]
     for kind in ("docker_archive", "oci_archive", "folder", "sif"):
         if getattr(base, kind):
             bootstrap = kind.replace("_", "-") if kind.endswith("_archive") else "localimage"
             return [Text(f"Bootstrap: {bootstrap}"), Text("From: base")]
-    raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder, sif or debootstrap")
+    raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder or sif")
 
 
 def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:
@@ -144,21 +143,39 @@ def labels(image_file: ImageFile, variant: Variant, built_s: int = 0) -> dict[st
 
     `built_s` is the time of the lock from which it is built, 0 for none: a runtime writes the current time.
     """
-    mpi, cuda = image_file.mpi, image_file.cuda
     found: dict[str, str | None] = {
-        "torusrun.definition": "1",
         "org.opencontainers.image.title": image_file.name,
-        "org.opencontainers.image.description": image_file.summary,
         "torusrun.image": image_file.name,
         "torusrun.variant": variant.name,
-        "torusrun.base.digest": image_file.base.digest,
-        "torusrun.mpi": "host" if variant.host_mpi else mpi.family if mpi.source != "none" else "none",
-        "torusrun.mpi.version": None if variant.host_mpi else mpi.version,
-        "torusrun.pmix": None if variant.host_mpi or mpi.pmix is None else str(mpi.pmix),
-        "torusrun.cuda": cuda.version if cuda else None,
-        **{f"torusrun.{name}": getattr(cuda, name, None) for name in ("cudnn", "nccl", "driver")},
-        "torusrun.architectures": ",".join(cuda.architectures) if cuda else None,
         "torusrun.training": image_file.training,
         "org.label-schema.build-date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(built_s)) if built_s else None,
     }
     return {name: value for name, value in [*found.items(), *image_file.labels.items()] if value}
+
+
+def shell(value: str) -> Text:
+    """`value` as one word of a shell section.
+
+    A line break stays inside quotes, but no line begins or ends with text of the value: it has `''` there.
+    Raises UserError for a NUL, which an environment cannot hold.
+    """
+    if "\0" in value:
+        raise UserError(f"{value!r}: a NUL character cannot be part of a value")
+    if re.fullmatch("[A-Za-z0-9@+=,./:_-]+", value) and not _STAGE.search(value):
+        return Text(value)
+    quoted = "'" + value.replace("'", "'\"'\"'") + "'"
+    for _ in range(2):  # the second pass is for a second brace in a row
+        quoted = quoted.replace("{{", "{''{")
+    return Text(_STAGE.sub(r"\1''\2", quoted).replace("\n", "''\n''"))
+
+
+def export(name: str, value: str) -> Text:
+    """A line of a shell section that sets a variable."""
+    return Text(f"export {name}={shell(value)}")
+
+
+def line(value: str, what: str) -> Text:
+    """`value` as the rest of a header's or label's line, which has no quotes. Raises UserError if it cannot be one."""
+    if value != value.strip() or len(value.splitlines()) != 1 or re.search(r"[\x00-\x1f\x7f#]|\{\{|\\$", value):
+        raise UserError(f"{what} {value!r} cannot be written into a definition: it must be one plain line")
+    return Text(value)

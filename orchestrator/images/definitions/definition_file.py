@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
+from torusrun.orchestrator.images.definitions.build_secrets import LOGIN_MEND, has_login
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, there
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import expanded
 
 SECTIONS = {"files", "post", "environment", "labels", "test", "runscript", "help"}
-BOOTSTRAPS = {"docker", "oras", "debootstrap", "localimage", "docker-archive", "oci-archive"}
+BOOTSTRAPS = {"docker", "localimage", "docker-archive", "oci-archive"}
 LARGEST_SECTION_BYTES = 64 * 1024  # a longer section ends the runtime's scanner: "token too long"
 LOCAL = ("localimage", "docker-archive", "oci-archive", "oci")
 NETWORK_FREE = (*LOCAL, "scratch")
@@ -74,7 +74,7 @@ def problems(definition: str) -> Iterator[str]:
         where = f"stage {number}: "
         if stage.header.get("bootstrap") not in BOOTSTRAPS:
             yield f"{where}unknown bootstrap {stage.header.get('bootstrap')!r}"
-        if stage.header.get("bootstrap") != "debootstrap" and not stage.header.get("from"):
+        if not stage.header.get("from"):
             yield f"{where}it does not say 'From:'"
         if len(read) > 1 and not stage.header.get("stage"):
             yield f"{where}one of several stages must have a name ('Stage:')"
@@ -98,7 +98,7 @@ def lint(definition: str) -> None:
         raise UserError("the definition cannot be built: " + "; ".join(found))
 
 
-def own_inputs(name: str, beside: Path, training: str, compression: str, offline: bool) -> Inputs:
+def own_inputs(name: str, beside: Path, training: str, offline: bool) -> Inputs:
     """The inputs of the definition `name`, a path relative to `beside`. Raises UserError if it cannot be built."""
     path = (beside / expanded(name)).absolute()
     text = read_text(path, "definition")
@@ -114,7 +114,6 @@ def own_inputs(name: str, beside: Path, training: str, compression: str, offline
     return Inputs(
         text,
         base_identity=" ".join(base_checksum(there(path.parent, base, "base")) for base in local),
-        compression=compression,
         directory=path.parent,
         beside=tuple(_files(read, path)),
         labels={"torusrun.training": training},

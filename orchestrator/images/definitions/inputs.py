@@ -17,7 +17,7 @@ from typing import Any
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.command import own_training
-from torusrun.orchestrator.images.definitions.image_keys import ImageFile
+from torusrun.orchestrator.images.definitions.image_file import ImageFile
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.training.files.trusted import sha256_of
 
@@ -35,7 +35,6 @@ class Inputs:
     files: tuple[tuple[str, Path], ...] = ()  # (name beside the definition, current path)
     base: Path | None = None  # a local folder, SIF or archive
     base_identity: str = ""
-    compression: str = ""
     texts: tuple[tuple[str, str], ...] = ()  # (name below build-only/, content)
     archives: tuple[tuple[str, Path], ...] = ()  # (name below build-only/, current path)
     wheelhouse: str = ""  # its checksum
@@ -64,7 +63,6 @@ class Inputs:
             "files": [[name, checksum_of_tree(at)] for name, at in (*self.files, *self.archives, *self.beside)],
             "texts": self.texts,
             "base": self.base_identity,
-            "compression": self.compression,
             "wheelhouse": self.wheelhouse,
             "labels": dict(self.labels),
         }
@@ -109,7 +107,7 @@ class Inputs:
             (folder / name).write_text(text, encoding="utf-8")
 
 
-def collect(image_file: ImageFile, beside: Path, compression: str = "") -> Inputs:
+def collect(image_file: ImageFile, beside: Path) -> Inputs:
     """The base and the files of an image file whose relative paths start at `beside`; its definition is still empty.
 
     Raises UserError if one does not exist.
@@ -122,7 +120,7 @@ def collect(image_file: ImageFile, beside: Path, compression: str = "") -> Input
     if base and bool(image_file.base.folder) != base.is_dir():
         raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
     identity = base_checksum(base) if base else image_file.base.digest or ""
-    return Inputs("", tuple(files), base, identity, compression)
+    return Inputs("", tuple(files), base, identity)
 
 
 def checksum_of_tree(path: Path) -> str:

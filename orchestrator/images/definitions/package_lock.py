@@ -20,7 +20,7 @@ from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import kept_record
 from torusrun.orchestrator.images.command import TRAINING, ContainerExec, inside
 from torusrun.orchestrator.images.definitions import installed
-from torusrun.orchestrator.images.definitions.image_file import has_login
+from torusrun.orchestrator.images.definitions.build_secrets import has_login
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
 from torusrun.orchestrator.images.runtime import own_environment
 from torusrun.training.recipe.key import Limits, Pattern
@@ -87,7 +87,7 @@ def read_lock(path: Path) -> PackageLock:
     """The lock in `path`. Raises UserError if there is none, SiteError if it is damaged."""
     kept = read_object(path)
     if kept is None:
-        raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE --lock` prints the one to keep")
+        raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE` names the file to copy")
     if kept.get("schema") != SCHEMA:
         raise damaged(path, "it is the lock of another version of torusrun")
     lock = kept_record(path, PackageLock, kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,14 +10,10 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions import definition_file, package_lock
 from torusrun.orchestrator.images.definitions.definition import Variant, render
 from torusrun.orchestrator.images.definitions.dockerfile import definition as dockerfile
-from torusrun.orchestrator.images.definitions.image_file import load
-from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile, load
 from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, collect
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.requirements import brought
-
-ONLINE_BASES = ("docker", "oras", "debootstrap")
-SOURCES = Path("/etc/apt")
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,6 @@ class ToBuild:
 def prepare(
     path: Path,
     variant: Variant,
-    compression: str = "",
     wheelhouse: Path | None = None,
     lock: Path | None = None,
     *,
@@ -42,7 +36,7 @@ def prepare(
     """The inputs of a build of the image file at `path`; `context` replaces its own. Raises UserError if it fails."""
     image_file = _read(path, context)
     _check(image_file, path, variant, wheelhouse, lock)
-    collected = _collected(image_file, path, variant, compression)
+    collected = _collected(image_file, path, variant)
     inputs = _rendered(collected, image_file, path, variant)
     if variant.offline and image_file.dockerfile:
         _check_stages(inputs.definition, path)
@@ -53,10 +47,10 @@ def prepare(
     return ToBuild(image_file, inputs, tuple(_advice(image_file, inputs)))
 
 
-def sources(path: Path, host_mpi: bool, compression: str) -> list[str]:
+def sources(path: Path, host_mpi: bool) -> list[str]:
     """The keys by which a run finds the images of the image file at `path`, built with or without network."""
-    image_file = with_mirror(load(path))
-    collected = _collected(image_file, path, Variant(host_mpi=host_mpi), compression)
+    image_file = load(path)
+    collected = _collected(image_file, path, Variant(host_mpi=host_mpi))
     variants = [Variant(host_mpi=host_mpi, offline=offline) for offline in (False, True)]
     return [_rendered(collected, image_file, path, variant).key for variant in variants]
 
@@ -65,26 +59,24 @@ def rendered(path: Path, variant: Variant, context: Path | None = None) -> tuple
     """(the definition of the image file at `path`, notes for the user). Raises UserError if it cannot be rendered."""
     image_file = _read(path, context)
     if image_file.definition or image_file.dockerfile:
-        inputs = _rendered(_collected(image_file, path, variant, ""), image_file, path, variant)
+        inputs = _rendered(_collected(image_file, path, variant), image_file, path, variant)
         return inputs.definition, inputs.notes
     return render(image_file, variant, brought(image_file.python, path.parent)), ()
 
 
 def _read(path: Path, context: Path | None) -> ImageFile:
     """The image file at `path`; the folder `context`, if it is given, is the one of its Dockerfile."""
-    image_file = with_mirror(load(path))
+    image_file = load(path)
     if context and not image_file.dockerfile:
         raise UserError(f"--context: {path} is not a Dockerfile and names none; leave it out")
     return replace(image_file, context=str(context)) if context else image_file
 
 
-def _collected(image_file: ImageFile, path: Path, variant: Variant, compression: str) -> Inputs:
+def _collected(image_file: ImageFile, path: Path, variant: Variant) -> Inputs:
     """All that is read but once for the definitions of several variants."""
     if image_file.definition:
-        return definition_file.own_inputs(
-            image_file.definition, path.parent, image_file.training, compression, variant.offline
-        )
-    return collect(image_file, path.parent, compression)
+        return definition_file.own_inputs(image_file.definition, path.parent, image_file.training, variant.offline)
+    return collect(image_file, path.parent)
 
 
 def _rendered(
@@ -119,9 +111,9 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
             f"{path}: an offline build cannot start from the image of FROM; name a local 'base' in its place, in an "
             f"image file with this 'dockerfile'"
         )
-    if kind := next((kind for kind in ONLINE_BASES if getattr(image_file.base, kind)), None):
+    if image_file.base.docker:
         raise UserError(
-            f"{path}: an offline build cannot start from 'base.{kind}', which needs the network; use a 'folder', "
+            f"{path}: an offline build cannot start from 'base.docker', which needs the network; use a 'folder', "
             f"'sif', 'docker_archive' or 'oci_archive'"
         )
 
@@ -129,7 +121,7 @@ def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path
 def _check_stages(definition: str, path: Path) -> None:
     """Raise UserError if a stage of an offline build, as of COPY --from=IMAGE, starts from an image of a registry."""
     for stage in definition_file.stages(definition):
-        if stage.header.get("bootstrap") in ONLINE_BASES:
+        if stage.header.get("bootstrap") == "docker":
             image = stage.header.get("from", "")
             raise UserError(f"{path}: an offline build cannot copy from {image}, which needs the network; COPY a file")
 
@@ -138,28 +130,11 @@ def _advice(image_file: ImageFile, inputs: Inputs) -> Iterator[str]:
     """The reasons why the same image file can give another image tomorrow."""
     yield from inputs.notes
     base = image_file.base
-    if (reference := base.docker or base.oras) and not base.digest:
-        yield f"the base {reference} is named without 'digest': its tag can become another image"
+    if base.docker and not base.digest:
+        yield f"the base {base.docker} is named without 'digest': its tag can become another image"
     if (inputs.directory or image_file.dockerfile) and any(
         stage.header.get("bootstrap") in ("docker", "oras") and "@sha256:" not in stage.header.get("from", "")
         for stage in definition_file.stages(inputs.definition)
     ):
         what = "Dockerfile" if image_file.dockerfile else "definition"
         yield f"the {what} names a base without its digest (NAME@sha256:...): its tag can become another image"
-
-
-def with_mirror(image_file: ImageFile, sources: Path = SOURCES) -> ImageFile:
-    """The image file with the mirror for its build. Raises UserError if this machine has none."""
-    if image_file.base.debootstrap is None or image_file.base.mirror:
-        return image_file
-    return replace(image_file, base=replace(image_file.base, mirror=own_mirror(sources)))
-
-
-def own_mirror(sources: Path = SOURCES) -> str:
-    """The first mirror in this machine's apt sources, in either of their two forms."""
-    files = [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]
-    text = "\n".join(f.read_text(encoding="utf-8", errors="replace") for f in files if f.is_file())
-    found = re.search(r"^(?:deb(?:\s+\[[^\]]*\])?|URIs:)\s+(https?://\S+)", text, re.MULTILINE)
-    if not found:
-        raise UserError("this machine has no Debian mirror configured; name one in 'base.mirror' of the image file")
-    return found[1].rstrip("/")

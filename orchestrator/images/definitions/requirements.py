@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
-from torusrun.orchestrator.images.definitions.image_keys import Python
+from torusrun.orchestrator.images.definitions.build_secrets import LOGIN_MEND, has_login
+from torusrun.orchestrator.images.definitions.image_file import Python
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown

@@ -118,7 +118,7 @@ def hung(placement: Placement, where: Mapping[int, Where], pause: Pause, over: C
         during = {"idle_s": pause.idle_s, "limit_s": pause.limit_s, "doing": pause.doing, **evidence, "stacks": shown}
         return ended(how, placement, ranks=ranks, step=pause.step, **during)
 
-    ranks = [n for n in range(len(placement.slots)) if n not in over]
+    ranks = [n for n in range(placement.grid.ranks) if n not in over]
     known = {n: where.get(n, Where()) for n in ranks}
     traced = [n for n in ranks if known[n].stack]
     shown = listed(traced) if traced else ""

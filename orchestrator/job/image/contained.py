@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,11 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import ImageError, SiteError, explained
 from torusrun.orchestrator.images.command import (
     NO_SECRETS,
-    TMPFS,
     ContainerExec,
     ContainerLaunch,
     SecretVariables,
     inside,
 )
-from torusrun.orchestrator.job.image import node_folder
-from torusrun.orchestrator.job.image.mounted import mounted
 from torusrun.orchestrator.job.image.stage import copied
 from torusrun.orchestrator.job.start.launch_order import RankImage
 from torusrun.orchestrator.run.folder.run_folder import Attempt
@@ -31,12 +27,9 @@ def contained(
     inherited: Mapping[str, str],
     attempt: Attempt,
     rank: int,
-    held: contextlib.ExitStack,
     secret: SecretVariables = NO_SECRETS,
 ) -> tuple[list[str], dict[str, str]]:
     """(arguments, environment) that run `command` in `image`, from the node's own copy if it is staged.
-
-    If the site asks for one mount per node, the mount stays until `held` is closed.
 
     Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
     Raises ImageError if the image cannot be used, and SiteError if a value cannot be passed in or written.
@@ -45,10 +38,6 @@ def contained(
     try:
         if image.stage:
             image = replace(image, image=str(copied(Path(image.image), image.stage, image.sha256, attempt.folder)))
-        if image.writable not in ("", TMPFS):
-            image = replace(image, writable=str(node_folder.of_rank(image.writable, attempt, rank)))
-        if image.instance:
-            held.enter_context(mounted(image, inherited))
     except SiteError as error:
         raise ImageError(str(error)) from None
     started = start(image, command, given, inherited, file, secret)

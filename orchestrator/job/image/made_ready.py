@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import TorusrunError
-from torusrun.orchestrator.images import runtime
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End
@@ -54,8 +52,6 @@ def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
 def verify(plan: Plan, attempt: Attempt, image: Image, sent: Callable[[Image], bool]) -> None:
     """Verify the image if all ranks start the same file. If it is staged, each node verifies its own copy."""
     site = plan.site.container
-    if site.verify == "signature":
-        runtime.check_signature(runtime.required(site.runtime), Path(image.path))
     if not site.stage:
         image_kept.verify(image)
     elif not sent(image):

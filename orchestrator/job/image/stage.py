@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
-from torusrun.orchestrator.job.image import node_folder
 from torusrun.training.files import lock
-from torusrun.training.files.trusted import of_stream, own_folder, sha256_of, unfinished
+from torusrun.training.files.trusted import make_own_folder, of_stream, own_folder, sha256_of, unfinished
 from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
@@ -38,6 +37,10 @@ if TYPE_CHECKING:
 BROADCAST_S = 1800.0
 LARGEST_RECORD_BYTES = 64 * 1024
 COPIES = 2  # a copy with a wrong checksum is made once more
+MEND = (
+    "set 'container.stage' of the site to a folder that only the job uses, such as $TORUSRUN_SCRATCH if the "
+    "scheduler sets it, or ask for this one to be removed"
+)
 
 
 def broadcast(scheduler: Scheduler, image: Image, folder: str, python: str, attempt: Path) -> None:
@@ -57,7 +60,7 @@ def main() -> int:
     folder, sha256, attempt = sys.argv[1:]
     try:
         copy = place(folder, sha256)
-        node_folder.make(copy.parent)
+        make(copy.parent)
         sent(copy, Path(attempt)).unlink(missing_ok=True)  # of the same attempt, before its job was requeued
     except (TorusrunError, OSError) as error:
         print(f"torusrun: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
@@ -71,7 +74,7 @@ def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
     Raises SiteError if the folder is not this user's alone, the copy cannot be made, or its checksum is wrong.
     """
     copy = place(folder, sha256)
-    node_folder.make(copy.parent)
+    make(copy.parent)
     try:
         with lock.held(copy.with_suffix(".lock")):
             if not _is_known(copy, attempt):
@@ -85,7 +88,10 @@ def copied(image: Path, folder: str, sha256: str, attempt: Path) -> Path:
 
 def place(folder: str, sha256: str) -> Path:
     """The path of an image's copy on a node. Raises SiteError if the folder's variables are not set."""
-    return below(node_folder.expanded(folder, node_folder.STAGE), sha256)
+    expanded = os.path.expandvars(os.path.expanduser(folder))
+    if "$" in expanded:
+        raise SiteError(f"'container.stage' {folder!r} names a variable that is not set on this node")
+    return below(expanded, sha256)
 
 
 def below(folder: str, sha256: str) -> Path:
@@ -96,6 +102,19 @@ def below(folder: str, sha256: str) -> Path:
 def sent(copy: Path, attempt: Path) -> Path:
     """The path of an image that was sent to a node for an attempt, until its checksum is verified."""
     return copy.with_name(f".{copy.name}.{hashlib.sha256(str(attempt).encode()).hexdigest()[:16]}")
+
+
+def make(folder: Path) -> None:
+    """Make a folder of this user alone, or check the existing one. Raises SiteError that names its owner."""
+    try:
+        private.make(folder.parent)
+        wrong = make_own_folder(folder)
+    except OSError as error:
+        raise SiteError(f"{folder}: this folder cannot be made: {error.strerror}; {MEND}") from None
+    except SiteError as error:
+        raise SiteError(f"{error}; {MEND}") from None
+    if wrong:
+        raise SiteError(f"{folder}: {wrong}, so nothing is kept there; {MEND}")
 
 
 class _Differs(Exception):

@@ -18,10 +18,9 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import read_object, required
 from torusrun.orchestrator.base.private import write_bytes
 from torusrun.orchestrator.images import pyxis
-from torusrun.orchestrator.images.command import TMPFS
-from torusrun.orchestrator.job.image import node_folder
 from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.image.stage import place
+from torusrun.orchestrator.job.ranks.meeting import meeting_of
 from torusrun.orchestrator.job.start.launch_order import Rank, ordered, secrets_of
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.run_folder import Attempt
@@ -46,18 +45,17 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     """(arguments, environment, folder) of `command` beside a rank. Raises SiteError if the rank has ended."""
     order, placement = ordered(attempt)
     inherited = _inherited(attempt, rank)
-    own = Rank(rank, attempt, order, placement).variables(_meets(attempt), inherited)
+    of_rank = Rank(rank, attempt, order, placement)
+    own = of_rank.variables(_meets(of_rank), inherited)
     secret = secrets_of(attempt, order.secrets)
     own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
-    if not (image := order.container):
-        directory = order.program.directory or str(attempt.folder)
+    if not (image := of_rank.role.container):
+        directory = of_rank.role.program.directory or str(attempt.folder)
         if order.in_image:
             command, directory = _joined(attempt, rank, directory, command), "/"
         return command, safe({**inherited, **own, **secret.values}), directory
     if image.stage:
         image = replace(image, image=str(place(image.stage, image.sha256)))
-    if image.writable not in ("", TMPFS):  # the rank alone may write there: no two mounts may
-        image = replace(image, writable=f"{node_folder.of_rank(image.writable, attempt, rank)}:ro")
     file = attempt.rank_variables(rank)
     started = start(image, command, own, inherited, file, secret)
     if started.file_text and not file.exists():
@@ -74,9 +72,9 @@ def _joined(attempt: Attempt, rank: int, directory: str, command: list[str]) -> 
     return pyxis.beside(nsenter, _wrapper(attempt, rank), directory, command)
 
 
-def _meets(attempt: Attempt) -> tuple[str, int] | None:
-    """The address and port at which the ranks of a command meet, as rank 0 recorded them; None for our training."""
-    record = read_object(attempt.rendezvous) or {}
+def _meets(rank: Rank) -> tuple[str, int] | None:
+    """The address and port at which the ranks of a command meet, as the first recorded them; None for our training."""
+    record = read_object(meeting_of(rank.attempt, rank.role.name if rank.role.service else "")) or {}
     if type(record.get("address")) is str and type(record.get("port")) is int:
         return record["address"], record["port"]
     return None

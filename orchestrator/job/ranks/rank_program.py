@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.environment import which
@@ -25,6 +25,9 @@ from torusrun.orchestrator.run.folder.at_work import host_pulse_s
 from torusrun.orchestrator.run.folder.log_times import Recorder
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
+if TYPE_CHECKING:
+    from torusrun.orchestrator.job.ranks.service import Service
+
 POLL_S = 0.2
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
 PY_SPY_S = 3.0  # the supervisor waits a little longer for an answer
@@ -35,30 +38,40 @@ FRAME = re.compile(r"^    (.+) \((.+):(\d+)\)$")
 class RankProgram:
     """The program of a rank from its start to its end, and the requests to its wrapper during that time."""
 
-    def __init__(self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder, service: Service | None = None
+    ) -> None:
         self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
-        self.program, self.kill_after_s = rank.order.program, rank.order.kill_after_s
+        self.service = service
+        self.program, self.kill_after_s = rank.role.program, rank.order.kill_after_s
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
         self.every_s = host_pulse_s(len(rank.placement.hosts))
         self.newer_s = time.monotonic()
-        self.joined = bool(rank.order.container and rank.order.container.instance)
         self.told_s: float | None = None
         self.asked_where = False
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
+        # A service is needed until the main role has ended: it does not follow a request that all ranks get.
+        signal.signal(signal.SIGUSR2, _ignore if rank.role.service else self._ask_to_stop)
         signal.signal(signal.SIGUSR1, self._ask_where)
 
     def wait(self) -> tuple[int, bool]:
         """(the exit code, negative for a signal; whether the program had been asked to stop)."""
+        if self.service:
+            self.service.begin()
         noted = False
         while True:
             try:
                 code = self.child.wait(timeout=POLL_S)
                 self._kill()
                 self.times.look(last=True)
+                if self.service:
+                    self.service.end()
                 return code, self.told_s is not None
             except subprocess.TimeoutExpired:
                 self.times.look()
+                if self.service:
+                    self._serve(self.service)
                 if self.told_s and not noted:
                     noted = True
                     self._note(self.attempt.rank_told(self.rank))
@@ -76,9 +89,16 @@ class RankProgram:
                     self.asked_where = False
                     self._answer()
 
+    def _serve(self, service: Service) -> None:
+        """Stop a service whose main role is over, and end one that is not ready in time."""
+        if service.told(time.monotonic()):
+            self._ask_to_stop(signal.SIGUSR2, None)
+        if service.failed:
+            self._kill()
+
     def _answer(self) -> None:
         """Record where the program is, for the supervisor."""
-        program = self._program()
+        program = self.child.pid
         shown = self.program.shows_stack or by_py_spy(program, self.attempt.rank_log(self.rank))
         disk, work, state = proc.waits_for_disk(program), proc.work_of(program), proc.state_of(program)
         if work.stopped and state == "S":  # a shell that waits for it
@@ -110,11 +130,7 @@ class RankProgram:
     def _send(self, number: int) -> None:
         if self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._program(), number)
-
-    def _program(self) -> int:
-        """The process that gets the program's signals. A runtime passes them on, unless the rank joined an instance."""
-        return proc.child_of(self.child.pid) if self.joined else self.child.pid
+                os.kill(self.child.pid, number)  # in an image, the runtime passes it on
 
     def _kill(self) -> None:
         """End the program and, if it has its own process group, the processes that it started."""
@@ -127,6 +143,10 @@ class RankProgram:
         """Write a record for the supervisor. Errors are ignored: the supervisor notices a full disk itself."""
         with contextlib.suppress(TorusrunError):
             write_json(path, {"t": time.time(), **values})
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """A handler, since the program would inherit an ignored signal."""
 
 
 def by_py_spy(pid: int, log: Path) -> bool:

@@ -81,8 +81,8 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
     called = inherited.get(schedulers.get(plan.site.scheduler).variables.host, "")
     return Launch(
         python=plan.python,
-        nodes=plan.run.nodes,
-        ranks=plan.ranks,
+        nodes=plan.all_nodes,
+        ranks=plan.all_ranks,
         cpus_per_rank=plan.site.node.cpus_per_rank,
         hostfile=attempt.hostfile,
         remote_shell=_remote_shell(plan, launcher),

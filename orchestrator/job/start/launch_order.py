@@ -13,7 +13,9 @@ from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.kept_secrets import kept
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.what_runs import Program, master_environment, ranks_environment
+from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck, master_environment, ranks_environment
+
+GPUS = "CUDA_VISIBLE_DEVICES"  # HIP reads it, too
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,30 @@ class RankImage(ContainerExec):
 
 
 @dataclass(frozen=True)
+class RoleOrder:
+    """What the ranks of a role start; a run without roles has one, whose name is ''."""
+
+    program: Program
+    container: RankImage | None = None
+    name: str = ""
+    service: bool = False  # it ends when it is told to; any other end of it is a failure
+    after: tuple[str, ...] = ()  # roles that must be ready before
+    ready: ReadyCheck = ReadyCheck()
+    alive: bool = False  # whether the check goes on once it is ready
+    restart: int = 0  # how often a rank is started again
+    gpus: tuple[int, ...] | None = None  # among those of its job on the node; None for all
+
+
+@dataclass(frozen=True)
 class LaunchOrder:
     """What the ranks start."""
 
     run: str
-    program: Program
+    roles: tuple[RoleOrder, ...]  # the main role first
     numbers: tuple[str, str]  # the launcher's variables with a rank's number and its number on its host
     hcas: tuple[str, ...]  # a node's adapters
-    beside: tuple[tuple[int, ...], ...]  # the cores beside each local rank's GPU
+    beside: tuple[tuple[int, ...], ...]  # the cores beside each GPU, or beside that of each local rank of the main role
     interface: str | None
-    container: RankImage | None
     kill_after_s: float
     umask: int
     host_variable: str = ""  # has the scheduler's name of a rank's host
@@ -42,7 +58,14 @@ class LaunchOrder:
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 
     def as_json(self) -> dict[str, Any]:
-        return {"schema": 2, **asdict(self)}
+        return {"schema": 3, **asdict(self)}
+
+    def role(self, name: str) -> RoleOrder:
+        """The role with this name. Raises SiteError if there is none."""
+        for role in self.roles:
+            if role.name == name:
+                return role
+        raise SiteError(f"the launch order of the attempt has no role {name!r}")
 
 
 def ordered(attempt: Attempt) -> tuple[LaunchOrder, Placement]:
@@ -69,12 +92,48 @@ class Rank:
     def slot(self) -> Slot:
         return self.placement.slots[self.number]
 
+    @property
+    def role(self) -> RoleOrder:
+        return self.order.role(self.slot.role)
+
+    @property
+    def of_role(self) -> tuple[Slot, ...]:
+        """The slots of its role, in order."""
+        return self.placement.of_role(self.slot.role)
+
+    def cores(self) -> list[tuple[int, ...]]:
+        """The cores beside the GPU of each rank on its host, in the order of the local ranks; () without a GPU."""
+        return [self._cores(slot) for slot in self.placement.slots if slot.host == self.slot.host]
+
+    def _cores(self, slot: Slot) -> tuple[int, ...]:
+        gpus, beside = self.order.role(slot.role).gpus, self.order.beside
+        if gpus == () or not beside:
+            return ()
+        local_rank = Rank(slot.rank, self.attempt, self.order, self.placement).local_rank
+        return beside[(gpus[local_rank % len(gpus)] if gpus else local_rank) % len(beside)]
+
+    @property
+    def in_role(self) -> int:
+        """Its number among the ranks of its role."""
+        return self.number - self.of_role[0].rank
+
+    @property
+    def local_rank(self) -> int:
+        """Its number among the ranks of its role on its host."""
+        return [slot.rank for slot in self.of_role if slot.host == self.slot.host].index(self.number)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the first rank of its role."""
+        return self.in_role == 0
+
     def variables(self, meets: tuple[str, int | str] | None, inherited: Mapping[str, str]) -> dict[str, str]:
         """Its program's variables besides those it inherits; `meets` is the address and port where the ranks meet."""
-        order, given = self.order, self.order.program.environment
-        here = sum(other.host == self.slot.host for other in self.placement.slots)
+        order, given, peers = self.order, self.role.program.environment, self.of_role
+        here = sum(other.host == self.slot.host for other in peers)
         return {
-            **fabric(order.hcas, self.slot.local_rank, here),
+            **visible(self.role.gpus, inherited),
+            **fabric(order.hcas, self.local_rank, here),
             **told_network(order.hcas, given, inherited),
             **given,
             **ranks_environment(self.placement, self.number, order.run, self.attempt.number),
@@ -86,6 +145,14 @@ def secrets_of(attempt: Attempt, names: Sequence[str]) -> SecretVariables:
     """The secret variables of an attempt's ranks. Raises SiteError if one is missing."""
     run = RunFolder(attempt.folder.parents[1])
     return SecretVariables(kept(run, names), str(run.secrets))
+
+
+def visible(gpus: Sequence[int] | None, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The variable that shows a program its role's GPUs, of those that the job shows; {} for all of them."""
+    if gpus is None:
+        return {}
+    shown = [gpu for gpu in inherited.get(GPUS, "").split(",") if gpu]
+    return {GPUS: ",".join(shown[gpu] if gpu < len(shown) else str(gpu) for gpu in gpus)}
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import absolute_only
@@ -12,14 +13,19 @@ from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
+from torusrun.orchestrator.keys.main_role import awaited, main_name, services
+from torusrun.orchestrator.keys.roles import Ready, Role
+from torusrun.orchestrator.keys.run import ExitCodes, MetricsSettings
+from torusrun.orchestrator.keys.shared import Env, secret
 from torusrun.orchestrator.place.placement.binding import beside, node_type
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.roles import gpus
 from torusrun.orchestrator.run.program import command, training
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck
 from torusrun.orchestrator.schedulers.launchers import Launcher
 
 
@@ -34,38 +40,75 @@ def prepare(
     """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
+    if plan.run.roles:
+        attempt.roles.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, placement.hostfile)
     (command if plan.run.command else training).make_ready(plan, run, attempt)
-    program = program_of(plan, run, attempt, image)
     by_pyxis = pyxis.used(plan.site.container.runtime)
     image_runtime = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
-    order = launch_order(plan, program, launcher, image, image_runtime)
+    order = launch_order(plan, run, attempt, launcher, image, image_runtime)
     write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
-    return program
+    return order.roles[0].program
 
 
 def launch_order(
-    plan: Plan, program: Program, launcher: Launcher, image: Image | None, image_runtime: runtime.Runtime | None
+    plan: Plan,
+    run: RunFolder,
+    attempt: Attempt,
+    launcher: Launcher,
+    image: Image | None,
+    image_runtime: runtime.Runtime | None,
 ) -> LaunchOrder:
     """The order for every rank's wrapper; `image_runtime` is the runtime that starts the image, if any."""
     in_image = image is not None and pyxis.used(plan.site.container.runtime)
-    if image and in_image:
-        program = replace(program, environment={**variables(image.bound_training), **program.environment})
+
+    def of_role(name: str, role: Role, of: Plan, **own: Any) -> RoleOrder:
+        program = program_of(of, run, attempt, image)
+        if of is not plan:
+            own_files = {"TORUSRUN_METRICS": attempt.role_metrics(name), "TORUSRUN_HEARTBEAT": attempt.role_beat(name)}
+            program = replace(program, environment={**program.environment, **{k: str(v) for k, v in own_files.items()}})
+        if image and in_image:
+            program = replace(program, environment={**variables(image.bound_training), **program.environment})
+        container = _rank_image(of, image, program, image_runtime) if image and image_runtime else None
+        shares = gpus(plan.run, plan.site, name) if name else None
+        return RoleOrder(program, container, name, after=waits.get(name, ()), gpus=shares, **own)
+
+    waits = awaited(plan.run)
+    main = main_name(plan.run) if plan.run.roles else ""
+    others = [
+        of_role(
+            name, role, of_service(plan, role), service=True, ready=_check(role.ready), alive=role.alive,
+            restart=role.restart,
+        )
+        for name, role in services(plan.run).items()
+    ]  # fmt: skip
     return LaunchOrder(
         run=plan.run_id,
-        program=program,
+        roles=(of_role(main, plan.run.roles.get(main, Role()), plan), *others),
         numbers=launcher.numbers,
         hcas=plan.site.node.hcas,
-        beside=beside(node_type(plan.site.node), plan.ranks_per_node),
+        beside=beside(node_type(plan.site.node), max(plan.ranks_per_node, plan.site.node.gpus)),
         interface=plan.site.node.interface,
-        container=_rank_image(plan, image, program, image_runtime) if image and image_runtime else None,
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,
         host_variable=schedulers.get(plan.site.scheduler).variables.host,
         in_image=in_image,
         secrets=tuple(plan.secrets),
     )
+
+
+def of_service(plan: Plan, role: Role) -> Plan:
+    """The plan of a run that is this service alone."""
+    env: Env = {**secret(plan.run.env), **role.env}
+    run = replace(plan.run, command=role.command, env=dict(env), stop=role.stop)
+    return replace(plan, run=replace(run, exit_codes=ExitCodes(), metrics=MetricsSettings()))
+
+
+def _check(ready: Ready) -> ReadyCheck:
+    kind = next(iter(ready.checks), "")
+    value = "" if kind in ("", "tcp") else str(getattr(ready, kind))
+    return ReadyCheck(kind, value, ready.within_s)
 
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:

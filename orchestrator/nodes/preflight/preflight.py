@@ -103,7 +103,7 @@ def _without(
     if not record.bad:
         return good
     found_bad(run, attempt.number, {host: "; ".join(evidence) for host, evidence in record.bad.items()})
-    if len(set(good)) < plan.run.nodes:
+    if len(set(good)) < plan.all_nodes:
         return ended(How.BAD_HOST, hosts=[*record.bad], why=record.why)
     print(f"torusrun: preflight: left out: {record.why}", file=sys.stderr, flush=True)
     with suppress(SiteError):  # a full disk

@@ -14,17 +14,18 @@ from torusrun.training.counted import counted, first_of
 
 @dataclass(frozen=True)
 class Slot:
-    """One rank's place; `at` is its position on each level of the grid."""
+    """One rank's place; `at` is its position on each level of the grid, () in a role that has no grid."""
 
     rank: int
     host: str
-    local_rank: int
+    local_rank: int  # among the ranks of all roles on its host
     at: tuple[int, ...]
+    role: str = ""  # '' in a run without roles
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The slot of every rank, in rank order."""
+    """The slot of every rank, in rank order: first the ranks of the grid, then those of other roles."""
 
     grid: Grid
     slots: tuple[Slot, ...]
@@ -34,6 +35,10 @@ class Placement:
         """The hosts in the order in which ranks fill them."""
         return list(dict.fromkeys(slot.host for slot in self.slots))
 
+    def of_role(self, role: str) -> tuple[Slot, ...]:
+        """The slots of a role, in order; all of them for '' in a run without roles."""
+        return tuple(slot for slot in self.slots if slot.role == role)
+
     @property
     def hostfile(self) -> str:
         """One host per rank, in rank order; all launchers read this form."""
@@ -41,11 +46,14 @@ class Placement:
 
     def as_json(self) -> dict[str, Any]:
         slots = [[s.rank, s.host, s.local_rank, *s.at] for s in self.slots]
-        return {"schema": 1, "grid": list(self.grid.dims), "slots": slots}
+        roles = [slot.role for slot in self.slots if slot.role]
+        return {"schema": 1, "grid": list(self.grid.dims), "slots": slots, **({"roles": roles} if roles else {})}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Placement:
-        slots = tuple(Slot(rank, host, local_rank, tuple(at)) for rank, host, local_rank, *at in value["slots"])
+        roles = value.get("roles") or [""] * len(value["slots"])
+        rows = zip(value["slots"], roles, strict=True)
+        slots = tuple(Slot(rank, host, local_rank, tuple(at), role) for (rank, host, local_rank, *at), role in rows)
         return cls(Grid(tuple(value["grid"])), slots)
 
 

@@ -8,7 +8,8 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.kinds import DURATION, NAME
-from torusrun.orchestrator.keys.run import NO_CODE, Checkpoints, ExitCodes, KeepGoing, MetricsSettings, StopSettings
+from torusrun.orchestrator.keys.roles import StopSettings
+from torusrun.orchestrator.keys.run import NO_CODE, Checkpoints, ExitCodes, KeepGoing, MetricsSettings
 from torusrun.orchestrator.run.folder import allocation, index, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -80,12 +81,10 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
     if others := [name.removesuffix("_s") for name in differing if name not in FREE_TO_DIFFER]:
         return [f"its site differs from the run's site in {', '.join(others)}"]
     wrong = []
-    if plan.run.nodes > held.run.nodes:
-        wrong.append(f"the run takes {counted(plan.run.nodes, 'node')}, and it has {held.run.nodes}")
-    if plan.ranks_per_node > held.ranks_per_node:
-        wrong.append(
-            f"the run takes {counted(plan.ranks_per_node, 'rank')} per node, and it asked for {held.ranks_per_node}"
-        )
+    if plan.all_nodes > held.run.nodes:
+        wrong.append(f"the run takes {counted(plan.all_nodes, 'node')}, and it has {held.run.nodes}")
+    if (ranks := plan.most_ranks_on_a_node) > held.ranks_per_node:
+        wrong.append(f"the run takes {counted(ranks, 'rank')} per node, and it asked for {held.ranks_per_node}")
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
         wrong.append(f"the run needs the queue {plan.run.queue!r}")
     return wrong

@@ -259,10 +259,11 @@ class _Newest:
         """
         history, number = plan_files.history(self.run, self.events), self.number + 1
         full = derive(self.plan, history, number, Changes(), self.epochs)
-        if self.here.hosts >= full.plan.run.nodes or full.plan.stretch:
+        if self.here.hosts >= full.plan.all_nodes or full.plan.stretch:
             return full
         fewest = self.plan.run.keep_going.min_nodes or full.plan.run.nodes
-        for nodes in range(self.here.hosts, fewest - 1, -1):
+        most = self.here.hosts - self.plan.service_nodes
+        for nodes in range(most, fewest - 1, -1):
             with contextlib.suppress(UserError):  # the batch does not divide by these ranks, for example
                 return derive(self.plan, history, number, Changes(nodes=nodes, grid=()), self.epochs)
-        raise UserError(f"the run does not fit on any number of nodes from {fewest} to {self.here.hosts}")
+        raise UserError(f"the run does not fit on any number of nodes from {fewest} to {most}")

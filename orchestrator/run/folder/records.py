@@ -46,6 +46,7 @@ class Meaning(str, Enum):
     UNSAVED = "unsaved"  # its last files could not be written
     MISPLACED = "misplaced"  # it did not start, because the launcher put it on another host
     NO_IMAGE = "no image"  # it did not start, because its image was missing
+    NOT_READY = "not ready"  # a service that was not ready in time, or did not stay so
     FAILED = "failed"
 
 
@@ -72,6 +73,8 @@ class RankEnd:
     error: str = ""
     told: bool = False
     meaning: Meaning = Meaning.FAILED
+    role: str = ""
+    role_rank: Annotated[int, Limits(at_least=0, at_most=LARGEST_RANK)] = 0
 
     @property
     def good(self) -> bool:
@@ -95,13 +98,18 @@ class RankEnd:
     @property
     def words(self) -> str:
         """The end as a sentence, such as 'rank 3 (node2, local rank 1) was killed by SIGKILL'."""
-        who = f"rank {self.rank} ({self.host}, local rank {self.local_rank})"
+        number = f"{self.role} rank {self.role_rank}" if self.role else f"rank {self.rank}"
+        who = f"{number} ({self.host}, local rank {self.local_rank})"
+        if self.meaning is Meaning.NOT_READY:
+            return f"{who} {self.error}"
         if self.error:
             return f"{who} did not start: {self.error}"
         if self.signal is not None:
             return f"{who} was killed by {signal_name(self.signal)}"
         if self.cut_off:
             return f"{who} lost its connection to another rank"
+        if self.exit_code == 0 and self.meaning is Meaning.FAILED:
+            return f"{who} ended with exit code 0, before the run was done"
         if asks := ASKS.get(self.meaning):
             return f"{who} ended with exit code {self.exit_code}, which asks {asks}"
         return f"{who} ended with exit code {self.exit_code}"

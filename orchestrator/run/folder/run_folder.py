@@ -22,7 +22,9 @@ class Held:
 
     name: str
     what: str = ""
-    of: Literal["", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight", "secrets"] = ""
+    of: Literal[
+        "", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight", "secrets", "roles"
+    ] = ""
 
 
 class HasFolder(Protocol):
@@ -42,6 +44,13 @@ class OfRank(Held):
 
     def __get__(self, owner: Attempt, kind: type) -> Callable[[int], Path]:
         return lambda rank: owner.folder / self.name.replace("NNNN", f"{rank:04d}")
+
+
+class OfRole(Held):
+    """A file for each role; NAME in its name is the role."""
+
+    def __get__(self, owner: Attempt, kind: type) -> Callable[[str], Path]:
+        return lambda role: owner.folder / self.name.replace("NAME", role)
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,13 @@ class Attempt:
     done = At("done.json", "a note that the training is done", "train")
     end = At("end.json", "how the attempt ended")
     reserve = Held(".end.json.reserve", "disk space reserved for end.json, until it is written")
+    roles = At("roles")
+    role_place = OfRole("roles/NAME.json", "the address and port of each role", "roles")
+    role_meeting = OfRole("roles/NAME.meeting.json", "where the ranks of a service meet", "roles")
+    role_state = OfRole("roles/NAME.state.json", "whether a service is ready", "roles")
+    role_metrics = OfRole("roles/NAME.metrics.jsonl", "what a service may append, as JSON lines", "roles")
+    role_beat = OfRole("roles/NAME.heartbeat")
+    roles_over = At("roles/over.json", "the services that are told to stop, once the main role has ended", "roles")
     logs, ranks = At("logs"), At("ranks")
     rank_log = OfRank("logs/rank-NNNN.log", "the output of each rank")
     rank_log_times = Held("logs/rank-NNNN.log.times", "the times at which it had grown to each size")

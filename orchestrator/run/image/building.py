@@ -1,21 +1,25 @@
-"""Builds images into the site's cache."""
+"""Builds images into the site's cache: here, or in a job, for sites that forbid long work on the login node."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache as cache_of_calls
 from pathlib import Path
 
-from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.base import private, process
+from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError, explained
 from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images import source as sources
 from torusrun.orchestrator.images.builds import build as builds
 from torusrun.orchestrator.images.builds import convert
 from torusrun.orchestrator.images.builds.cache import SIF, SQUASHFS, Cache, CachedImage
-from torusrun.orchestrator.images.builds.caches import Caches, users
 from torusrun.orchestrator.images.checks import image_facts
 from torusrun.orchestrator.images.command import ContainerExec
 from torusrun.orchestrator.images.definitions import definition_file, image_file, package_lock
@@ -25,8 +29,18 @@ from torusrun.orchestrator.images.definitions.inputs import Inputs
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import absolute, expanded
+from torusrun.orchestrator.keys.shared import plain
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.image.login import login
+from torusrun.orchestrator.run.plan.job_request import of_site
+from torusrun.orchestrator.schedulers import answers, client
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.orchestrator.schedulers.script import job_script
+
+LOOK_S = 1.0
+POLL_EVERY_S = 10.0
+LIMIT_S = 3600.0  # of a build's job
 
 _TAG = (
     "{}: a tag can name another image later, and the cache keeps the one that it names now; "
@@ -39,15 +53,9 @@ def cache(site: Site) -> Cache:
     return Cache(expanded(site.container.cache))
 
 
-def caches(site: Site) -> Caches:
-    """The site's folders of images, in the order in which they are searched. Raises UserError for an unknown owner."""
-    owners = users(site.container.owners)
-    own = cache(site)
-    others = [Cache(expanded(folder), owners) for folder in site.container.caches]
-    # The owner of a group's cache may name it in both keys: the images are their own, and not only to be read.
-    same = os.path.realpath(own.folder)
-    starts = SQUASHFS if pyxis.used(site.container.runtime) else SIF
-    return Caches(tuple(other for other in others if os.path.realpath(other.folder) != same), own, starts)
+def form(site: Site) -> str:
+    """The ending of the images that the site starts."""
+    return SQUASHFS if pyxis.used(site.container.runtime) else SIF
 
 
 def prepare(
@@ -66,7 +74,6 @@ def prepare(
     container = site.container
     options = builds.Options(
         mode=container.build,
-        compression=container.compression or "",
         wheelhouse=wheelhouse,
         temporary=Path(container.temporary) if container.temporary else None,
     )
@@ -82,12 +89,12 @@ def prepare(
             raise UserError(f"{source}: only an image file can be built from a lock")
         if offline and named.kind == "registry":
             raise UserError(f"{source}: this is in a registry, but --offline uses no network")
-        made, options = convert.conversion(named, options.compression), replace(options, mode="plain", wheelhouse=None)
+        made, options = convert.conversion(named), replace(options, mode="plain", wheelhouse=None)
         advice = (_TAG.format(named.text),) if named.transport == "docker" and "@" not in named.place else ()
         return Prepared(convert.name(named), made, options, advice)
     path = image_file.find(source)
-    variant = Variant(host_mpi=container.mpi == "host", offline=offline)
-    found = preparing.prepare(path, variant, options.compression, wheelhouse, lock, context=context)
+    variant = Variant(host_mpi=bool(container.host_mpi), offline=offline)
+    found = preparing.prepare(path, variant, wheelhouse, lock, context=context)
     options = replace(options, secrets=found.image_file.secrets, secrets_beside=path.parent.absolute())
     return Prepared(found.image_file.name, found.inputs, options, found.advice)
 
@@ -97,7 +104,7 @@ def definition(source: str, site: Site, context: Path | None = None) -> tuple[st
 
     Raises UserError if the image file is invalid.
     """
-    return preparing.rendered(image_file.find(source), Variant(host_mpi=site.container.mpi == "host"), context)
+    return preparing.rendered(image_file.find(source), Variant(host_mpi=bool(site.container.host_mpi)), context)
 
 
 def converted(source: str, site: Site, folder: Path, context: Path | None = None) -> tuple[Path, tuple[str, ...]]:
@@ -119,7 +126,7 @@ def converted(source: str, site: Site, folder: Path, context: Path | None = None
         text, notes = definition_file.dockerfile(read_text(place, "definition"), str(place))
         write_text(folder, text)
         return folder, notes
-    inputs = preparing.prepare(path, Variant(host_mpi=site.container.mpi == "host"), context=context).inputs
+    inputs = preparing.prepare(path, Variant(host_mpi=bool(site.container.host_mpi)), context=context).inputs
     inputs.check()
     with explained(f"{folder}: cannot be written"):
         return Path(inputs.lay_out(folder)), inputs.notes
@@ -144,15 +151,9 @@ class Prepared:
         return self.inputs.key
 
 
-def build(
-    prepared: Prepared, site: Site, progress: Callable[[str], None], draw: Callable[[str], None] | None = None
-) -> CachedImage:
-    """The image, from the cache or built on this machine. `draw` redraws a line.
-
-    Raises BuildFailed with the log's path.
-    """
-
-    if entry := caches(site).sound(prepared.key, progress):
+def build(prepared: Prepared, site: Site, progress: Callable[[str], None]) -> CachedImage:
+    """The image, from the cache or built on this machine. Raises BuildFailed with the log's path."""
+    if entry := cache(site).sound(prepared.key, progress):
         return entry
 
     @cache_of_calls
@@ -166,7 +167,7 @@ def build(
         return image_facts.image(path, asks).versions, package_lock.packages(prepared.name, container)
 
     options = replace(prepared.options, temporary=_here(prepared.options.temporary))
-    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine, draw)
+    return builds.build(prepared.name, prepared.inputs, cache(site), required, options, progress, examine)
 
 
 def _here(folder: Path | None) -> Path | None:
@@ -177,3 +178,91 @@ def _here(folder: Path | None) -> Path | None:
     if "$" in place:
         raise UserError(f"'container.temporary' {str(folder)!r} names a variable that is not set here: build in a job")
     return Path(place)
+
+
+def _in_job(prepared: Prepared, site: Site, folder: str) -> None:
+    """The submitted function: it builds one image and writes its end."""
+    try:
+        entry = build(prepared, site, lambda line: print(line, flush=True))
+        end = End(State.COMPLETED, str(entry.path))
+    except TorusrunError as error:
+        end = End(State.FAILED, str(error))
+    end.write(Path(folder) / "end.json")
+    if end.state is not State.COMPLETED:
+        raise SystemExit(f"torusrun: {end.reason}")
+
+
+def build_in_job(prepared: Prepared, site: Site, python: str, say: Callable[[str], None]) -> None:
+    """Submit the build, pass its output to `say`, and wait for its end. Raises SiteError if it fails.
+
+    If the wait is interrupted, the job continues: the next `build` finds the image, or waits for it.
+    """
+    from submitit.core.utils import DelayedSubmission, JobPaths
+
+    _check_secrets(prepared)
+    made = cache(site)
+    made.make()
+    folder = made.folder / "jobs" / f"{prepared.key[:12]}-{time.time_ns()}"
+    pickles = folder / "submitit"
+    private.make(pickles)
+    request = _request(prepared, site, folder)
+    text = job_script(
+        site, request, attempt=folder, environment=plain(site.env),
+        entry=process.module(python, "submitit.core._submit", pickles),
+        title=f"torusrun: build of the image {shlex.quote(prepared.name)}",
+    )  # fmt: skip
+    private.write_bytes(folder / "job.sh", text.encode())
+    with private.umask(private.UMASK):  # that of submitit's file, and of a local job
+        DelayedSubmission(_in_job, prepared, site, str(folder)).dump(pickles / "image.pkl")
+        job = client.of(site).submit(folder / "job.sh", request)
+    JobPaths(pickles, job).move_temporary_file(pickles / "image.pkl", "submitted_pickle")
+    say(f"building in job {job}; its output is in {folder}")
+    _wait(folder, job, site, say)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_secrets(prepared: Prepared) -> None:
+    for name, place in prepared.options.secrets.items():
+        if place.startswith("env:"):
+            raise UserError(
+                f"{prepared.name}: 'secrets.{name}' is a variable of this shell, which a job does not have; write it "
+                f"into a file that only you can read (chmod 600) and name that: file:PATH"
+            )
+
+
+def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
+    asked = of_site(
+        site, 1, site.node.ranks, name=f"build-{prepared.name}", time_s=LIMIT_S,
+        stdout=folder / "job.out", stderr=folder / "job.err",
+    )  # fmt: skip
+    cpus = site.node.ranks * site.node.cpus_per_rank
+    return replace(asked, ranks_per_node=1, cpus_per_rank=cpus, gpus_per_node=0, gpu_type=None)
+
+
+def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> None:
+    passed, next_poll_s = 0, 0.0
+    while (end := End.read(folder / "end.json")) is None:
+        passed = _pass_on(folder / "job.out", passed, say)
+        if time.monotonic() >= next_poll_s:
+            status = answers.states(client.of(site), [job], site.poll_interval_s).jobs[job]
+            next_poll_s = time.monotonic() + POLL_EVERY_S
+            if status.never_starts:
+                client.of(site).cancel(job)
+                raise SiteError(f"the build's job {job} was taken back: {status.reason}")
+            if status.state.over and End.read(folder / "end.json") is None:
+                limit = f"; it has {LIMIT_S / 3600:g} h: build with --on login, or elsewhere and copy the SIF"
+                said = f"{status.reason} (see {folder}){limit if status.state is State.TIMEOUT else ''}"
+                raise SiteError(f"the build's job {job} ended as {status.state.value}: {said}")
+        time.sleep(LOOK_S)
+    _pass_on(folder / "job.out", passed, say, final=True)
+    if end.state is not State.COMPLETED:
+        raise SiteError(end.reason)
+
+
+def _pass_on(output: Path, passed: int, say: Callable[[str], None], *, final: bool = False) -> int:
+    """Pass the lines after the first `passed` to `say`, an unfinished one if `final`; the number of lines now."""
+    text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
+    lines = (text if final else text[: text.rfind("\n") + 1]).splitlines()
+    for line in lines[passed:]:
+        say(line)
+    return len(lines)

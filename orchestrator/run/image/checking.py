@@ -10,7 +10,7 @@ from pathlib import Path
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.terminal.remarks import busy, say
-from torusrun.orchestrator.images import pyxis, sif, source
+from torusrun.orchestrator.images import pyxis, sif
 from torusrun.orchestrator.images.checks import check, facts, image_facts
 from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
 from torusrun.orchestrator.images.checks.findings import Finding, Wanted
@@ -59,17 +59,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
         run_image.check_startable(plan, image, here.runtime)
     host = _host(plan, here)
     known = _image(plan, image, here)
-    return check.check(_wanted(plan), host, known, run_image.file_of(plan))
-
-
-def unbuilt(plan: Plan) -> list[Finding] | None:
-    """The findings for a plan's image before it is built; None if it is built, or is not an image file."""
-    own = run_image.file_of(plan)
-    if own is None or run_image.newest(source.parse(str(plan.run.image)), plan.site):
-        return None
-    container = plan.site.container
-    wanted = replace(_wanted(plan), builds=container.build_on == "login", fakeroot=container.build == "fakeroot")
-    return check.check(wanted, _host(plan, login.login(plan.site)), None, own)
+    return check.check(_wanted(plan), host, known)
 
 
 def _wanted(plan: Plan) -> Wanted:
@@ -79,7 +69,7 @@ def _wanted(plan: Plan) -> Wanted:
         training=not plan.run.command,
         pyxis=pyxis.used(site.container.runtime),
         calls_mpi="maybe" if plan.run.command else "no",
-        host_mpi=HOST_MPI if site.container.mpi == "host" else None,
+        host_mpi=HOST_MPI if site.container.host_mpi else None,
         launcher=site.launcher,
         srun_mpi=next((value for name, _, value in options if name == "--mpi"), ""),
         cluster=not schedulers.get(site.scheduler).traits.one_machine,
@@ -95,7 +85,7 @@ def _wanted(plan: Plan) -> Wanted:
 def _host(plan: Plan, here: login.Login) -> HostFacts:
     container = plan.site.container
     binds = [Bind.parse(text).host for text in container.bind]
-    binds += [container.host_mpi] if container.host_mpi and container.mpi == "host" else []
+    binds += [container.host_mpi] if container.host_mpi else []
     by_pyxis = pyxis.used(container.runtime)
     host = facts.host(here.runtime, plan.site.launcher, binds, here.environment, pyxis=by_pyxis)
     machine = sif.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
@@ -134,7 +124,7 @@ def _inside(plan: Plan, image: Image, runtime: Runtime, environment: Mapping[str
 
 def _mpi_folders(plan: Plan, container: ContainerExec) -> list[str]:
     """The folders in the image where the host's MPI may be: its own folder, and the site's binds."""
-    own = [HOST_MPI] if plan.site.container.mpi == "host" else []
+    own = [HOST_MPI] if plan.site.container.host_mpi else []
     asked = (Bind.parse(text) for text in plan.site.container.bind)
     return [*own, *(bind.inside or bind.host for bind in asked)]
 

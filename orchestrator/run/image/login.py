@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torusrun.orchestrator.base import process
-from torusrun.orchestrator.base.environment import clean_environment, which
+from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images import pyxis
-from torusrun.orchestrator.images.runtime import COMMANDS, Runtime, parse_version
+from torusrun.orchestrator.images.runtime import COMMANDS, Runtime, find
 from torusrun.orchestrator.keys.shared import Software, plain
 from torusrun.orchestrator.keys.site import Site
 
@@ -43,15 +43,13 @@ def login(site: Site, software: Software | None = None) -> Login:
     environment, after, failed = _environment(site, software or Software())
     # Pyxis is no program. Where it starts images, one of these may still build them, and look into them.
     own = None if pyxis.used(site.container.runtime) else site.container.runtime
-    names = [own] if own else list(COMMANDS)
-    path = which(*names, environment=environment)
-    if path is None:
-        return Login(environment, None, f"{' and '.join(names)} looked for on PATH{after}: not found", failed)
     try:
-        said = process.run([path, "--version"], timeout_s=LOADING_S, environment=environment).check("its version")
-        return Login(environment, parse_version(path, said.stdout), f"{path}{after}", failed)
+        runtime = find(own, environment)
     except SiteError as error:
         return Login(environment, None, str(error), failed)
+    if runtime is None:
+        return Login(environment, None, f"{own or ' and '.join(COMMANDS)} looked for on PATH{after}: not found", failed)
+    return Login(environment, runtime, f"{runtime.command}{after}", failed)
 
 
 def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, str]:

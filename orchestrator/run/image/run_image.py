@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 from torusrun.orchestrator.base.environment import which
-from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.terminal.remarks import busy, warn
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.images import command, pyxis, runtime, source
-from torusrun.orchestrator.images import source as sources
-from torusrun.orchestrator.images.builds import convert, squash
+from torusrun.orchestrator.images.builds import convert
 from torusrun.orchestrator.images.builds.cache import SQUASHFS, CachedImage, changed, sum_beside
-from torusrun.orchestrator.images.builds.squash import Progress
+from torusrun.orchestrator.images.builds.convert import Progress
 from torusrun.orchestrator.images.checks.findings import Finding
 from torusrun.orchestrator.images.command import Bind, ContainerExec, words_needed
 from torusrun.orchestrator.images.definitions import image_file, prepare
@@ -22,7 +20,7 @@ from torusrun.orchestrator.images.definitions.inputs import file_checksum
 from torusrun.orchestrator.images.source import NamedImage
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image import building
-from torusrun.orchestrator.run.image.building import cache, caches
+from torusrun.orchestrator.run.image.building import cache
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -70,16 +68,11 @@ def of_plan(plan: Plan) -> Image | None:
 
 
 def _whole(plan: Plan, named: source.NamedImage) -> CachedImage | None:
-    """The image from the first cache that has it whole. Raises Unusable if that of one's own cache is not."""
-    own = cache(plan.site)
-    for entry in _each(named, plan.site):
-        wrong = own.verify(entry)
-        if not wrong:
-            return entry
-        if entry.path.parent == own.folder:
-            raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build_command(plan)}` makes it again")
-        warn(f"{wrong}; it is not used")
-    return None
+    """The image of the cache, None without one. Raises Unusable if its content has changed."""
+    entry = newest(named, plan.site)
+    if entry and (wrong := cache(plan.site).verify(entry)):
+        raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build_command(plan)}` makes it again")
+    return entry
 
 
 def _own(place: str) -> Image:
@@ -102,19 +95,11 @@ def build_command(plan: Plan) -> str:
 
 def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
     """The newest image of a source in its present state; for an image file, with any versions of its packages."""
-    return next(_each(named, site), None)
-
-
-def _each(named: source.NamedImage, site: Site) -> Iterator[CachedImage]:
-    """The newest image of each cache, in the order in which they are used."""
     if pyxis.used(site.container.runtime):
         return squashed(named, site)
-    compression = site.container.compression or ""
     if named.converted:
-        key = convert.conversion(named, compression).key
-        return caches(site).each(lambda cache: cache.get(key))
-    sources = prepare.sources(image_file.find(named.text), site.container.mpi == "host", compression)
-    return caches(site).built_from(sources)
+        return cache(site).get(convert.conversion(named).key)
+    return cache(site).newest_of(prepare.sources(image_file.find(named.text), bool(site.container.host_mpi)))
 
 
 def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
@@ -125,11 +110,10 @@ def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec
         image.path,
         binds(plan, image),
         gpu=gpu(plan),
-        writable=site.writable or "",
+        writable=site.writable is not None,
         directory=str(plan.folder),
         extra=() if pyxis.used(site.runtime) else site.args,
         environment=command.variables(image.bound_training),
-        instance=f"torusrun-{plan.run_id}-{image.sha256[:8]}" if site.mount == "node" else "",
     )
 
 
@@ -141,7 +125,7 @@ def binds(plan: Plan, image: Image) -> tuple[Bind, ...]:
         Bind(str(plan.folder)),
         *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
         *((Bind(str(packed.parent), read_only=True),) if packed and packed.exists() else ()),
-        *command.needed(image.bound_training, site.host_mpi if site.mpi == "host" else None),
+        *command.needed(image.bound_training, site.host_mpi),
         *(Bind.parse(text) for text in site.bind),
     )
 
@@ -159,17 +143,12 @@ def pyxis_options(plan: Plan, image: Image, directory: str) -> list[str]:
 
 
 def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
-    """Raise UserError if this runtime lacks an option that the site needs, or does not find the image signed."""
+    """Raise UserError if this runtime lacks an option that the site needs."""
     if pyxis.used(plan.site.container.runtime):
         return  # the runtime is only asked what is in the image, and Pyxis starts it
     for word in words_needed(container(plan, image, here)):
         if lacking := here.lacks(word):
             raise UserError(f"{lacking}; load a newer module of it, or change 'container' of the site")
-    if plan.site.container.verify == "signature":
-        try:
-            runtime.check_signature(here, Path(image.path))
-        except SiteError as error:
-            raise UserError(str(error)) from None
 
 
 def gpu(plan: Plan) -> str:
@@ -180,73 +159,59 @@ def gpu(plan: Plan) -> str:
     return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
 
 
-def file_of(plan: Plan) -> image_file.ImageFile | None:
-    """The image file of a plan's image; None for another kind of image, or no image."""
-    if plan.run.image is None or source.parse(plan.run.image).kind != "image file":
-        return None
-    return image_file.load(image_file.find(plan.run.image))
-
-
-def squashed(named: NamedImage, site: Site) -> Iterator[CachedImage]:
-    """The squashfs of an image that must be converted or built, from each cache of the site in the order of use.
-
-    Raises UserError if the image's file cannot be read.
-    """
-    caches = building.caches(site)
+def squashed(named: NamedImage, site: Site) -> CachedImage | None:
+    """The squashfs of an image that must be converted or built. Raises UserError if the image's file cannot be read."""
+    own = cache(site)
     if named.kind == "SIF":
-        key = squash.key_of_sif(_checksum(named))
-        yield from caches.each(lambda cache: cache.get(key))
-        return
-    if named.transport == "docker":
-        key = squash.key_of_import(squash.reference(named.place))
-        yield from caches.each(lambda cache: cache.get(key))
-    compression = site.container.compression or ""
+        return own.get(convert.key_of_sif(_checksum(named)))
+    if named.transport == "docker" and (entry := own.get(convert.key_of_import(convert.reference(named.place)))):
+        return entry
     if named.converted:
-        keys = [convert.conversion(named, compression).source]
+        keys = [convert.conversion(named).source]
     else:
         path = image_file.find(named.text)
-        keys = prepare.sources(path, site.container.mpi == "host", compression)
-    yield from caches.built_from(keys, SQUASHFS)
+        keys = prepare.sources(path, bool(site.container.host_mpi))
+    return own.newest_of(keys, SQUASHFS)
 
 
 def squashed_directly(
-    source: str, site: Site, progress: Progress, *, offline: bool = False, refused: str = ""
+    text: str, site: Site, progress: Progress, *, offline: bool = False, refused: str = ""
 ) -> CachedImage | None:
     """The squashfs of a SIF, or of what enroot imports; None for an image that is first made as a SIF.
 
     `refused` is an option that only such a build has. Raises UserError, SiteError if that fails.
     """
-    named = sources.parse(sources.beside(source, Path()))
+    named = source.parse(source.beside(text, Path()))
     cache = building.cache(site)
     if named.kind == "squashfs":
-        raise UserError(f"{source}: Pyxis starts this file unchanged; a run names it as its 'image'")
+        raise UserError(f"{text}: Pyxis starts this file unchanged; a run names it as its 'image'")
     if named.kind == "SIF":
-        _refuse(refused, source)
+        _refuse(refused, text)
         path = Path(named.place)
         own = CachedImage(
             key="", path=path, name=path.stem, definition="", sha256=_checksum(named), size_bytes=0, built_s=0.0,
-            build_time_s=0.0, built_by=f"others ({path})", labels=squash.BOUND,
+            build_time_s=0.0, built_by=f"others ({path})", labels=convert.BOUND,
         )  # fmt: skip
-        return squash.of_sif(own, cache, progress)
+        return convert.of_sif(own, cache, progress)
     here = login(site)
     enroot = which("enroot", environment=here.environment) if named.transport == "docker" else None
     if enroot is None:
         return None
-    _refuse(refused, source)
+    _refuse(refused, text)
     if offline:
-        raise UserError(f"{source}: this is in a registry, but --offline uses no network")
-    reference = squash.reference(named.place)
-    return squash.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
+        raise UserError(f"{text}: this is in a registry, but --offline uses no network")
+    reference = convert.reference(named.place)
+    return convert.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
 
 
-def _refuse(option: str, source: str) -> None:
+def _refuse(option: str, text: str) -> None:
     if option:
-        raise UserError(f"{option}: {source} is not built, but copied or imported on this machine")
+        raise UserError(f"{option}: {text} is not built, but copied or imported on this machine")
 
 
 def squashed_of(entry: CachedImage, site: Site, progress: Progress) -> CachedImage:
     """The squashfs of a SIF of the cache."""
-    return squash.of_sif(entry, building.cache(site), progress)
+    return convert.of_sif(entry, building.cache(site), progress)
 
 
 def _checksum(named: NamedImage) -> str:

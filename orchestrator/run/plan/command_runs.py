@@ -29,7 +29,7 @@ WARM_UP = 5  # one in so many of the reported steps: the first ones compile, and
 FEWEST, FEWEST_TIMES = 5, 3  # steps besides, and times of steps
 AT_ONCE = 0.25  # of the mean step: rows that are nearer to each other were read together
 PARTS = 5  # of the steps, whose means differ
-NOTHING = "the time of this command is not known: see `torusrun calibrate RUN.yaml` (docs/guides/predict.md)"
+NOTHING = "the time of this command is not known: submit it at some sizes first (docs/guides/predict.md)"
 
 
 def command_forecast(plan: Plan) -> ProgramForecast:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images import pyxis, source
-from torusrun.orchestrator.images.command import TMPFS
 from torusrun.orchestrator.keys.load import Loaded
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.problems import SpecError
@@ -17,7 +16,7 @@ from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
 from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
-from torusrun.orchestrator.run.plan import fits_command, missing
+from torusrun.orchestrator.run.plan import fits_command, fits_roles, missing
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
@@ -108,6 +107,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
     yield from _keep_going(run, site)
     yield from _secrets(run.env, run.notify)
+    yield from (Misfit(key, message) for key, message in fits_roles.misfits(run, site))
 
 
 def _secrets(env: Env, notify: Notify) -> Iterator[Misfit]:
@@ -209,9 +209,6 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         }
     )
     yield from _pyxis(site)
-    if container.writable and container.mount == "node":
-        one = "'container.mount: node' gives the ranks of a node one file system, which none of them may write into"
-        yield Misfit("container.mount", one, "leave 'container.writable' out")
     yield from _not_words(
         {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
     )
@@ -251,17 +248,9 @@ def _pyxis(site: Site) -> Iterator[Misfit]:
         how = f"this site starts its ranks by {site.launcher} ({site.scheduler})"
         wrong = f"'container.runtime': Pyxis is a plug-in of Slurm's srun, and {how}"
         yield Misfit("container.runtime", wrong, "name apptainer or singularity, or leave it out")
-    unpacked = "enroot unpacks the image to each node's own disk, once for all its ranks"
     if container.stage:
+        unpacked = "enroot unpacks the image to each node's own disk, once for all its ranks"
         yield Misfit("container.stage", f"'container.stage' has no use with Pyxis: {unpacked}", "leave it out")
-    if container.mount == "node":
-        yield Misfit("container.mount", f"'container.mount: node' has no use with Pyxis: {unpacked}", "leave it out")
-    if container.verify == "signature":
-        wrong = "'container.verify: signature' does not work with Pyxis: a squashfs has no signature"
-        yield Misfit("container.verify", wrong, "write checksum, or leave it out")
     if container.gpu in ("nvccli", "rocm"):
         wrong = f"'container.gpu: {container.gpu}' does not work with Pyxis: enroot's own hook brings NVIDIA's GPUs in"
         yield Misfit("container.gpu", wrong, "write nv or none, or leave it out")
-    if container.writable not in (None, TMPFS):
-        wrong = f"'container.writable: {container.writable}' does not work with Pyxis, which keeps no changes"
-        yield Misfit("container.writable", wrong, "write tmpfs: the changes last until the ranks end")

@@ -37,7 +37,7 @@ LARGEST_BYTES = 1_000_000  # of a script to read
 
 def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tuple[str, str]]:
     """(key, error) for the keys of a command. The run's file is in `folder`, and has the keys `written`."""
-    if run.command or run.train.needs_code:
+    if run.command or run.roles or run.train.needs_code:
         if run.code != NO_CODE and not (code := absolute(run.code or ".", folder)).is_dir():
             yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
     elif "code" in written:

@@ -35,8 +35,8 @@ def request(
     several = plan.jobs > 1 and has_arrays and not plan.jobs_in_turn
     return of_site(
         plan.site,
-        plan.run.nodes + settings.spares,
-        plan.ranks_per_node,
+        plan.all_nodes + settings.spares,
+        plan.most_ranks_on_a_node,
         plan.run.account,
         name=plan.run_id,
         token=f"{plan.run_id}.{planned.number}",

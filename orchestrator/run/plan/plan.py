@@ -22,6 +22,7 @@ from torusrun.orchestrator.keys.shared import Notify, Secret, plain, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.place.placement.grid import Grid, asked
+from torusrun.orchestrator.run.plan import roles
 from torusrun.orchestrator.run.plan.fits import check
 from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt
 from torusrun.orchestrator.schedulers.launchers import family
@@ -67,6 +68,26 @@ class Plan:
     @property
     def ranks(self) -> int:
         return self.run.nodes * self.ranks_per_node
+
+    @property
+    def service_nodes(self) -> int:
+        """The nodes that roles have besides those of the main role, which are `run.nodes`."""
+        return roles.own_nodes(self.run, self.site)
+
+    @property
+    def all_nodes(self) -> int:
+        """The nodes of all roles."""
+        return self.run.nodes + self.service_nodes
+
+    @property
+    def all_ranks(self) -> int:
+        """The ranks of all roles."""
+        return self.ranks + roles.ranks_of_services(self.run, self.site)
+
+    @property
+    def most_ranks_on_a_node(self) -> int:
+        """The ranks of all roles on the node that has most of them."""
+        return roles.most_on_a_node(self.run, self.site, self.ranks_per_node)
 
     @property
     def _decided(self) -> Grid | None:
@@ -127,7 +148,7 @@ class Plan:
     def has_preflight(self) -> bool:
         """Whether the nodes and their links are checked before the ranks start."""
         asked = self.run.preflight
-        return self.site.preflight.enabled and self.run.nodes > 1 if asked is None else asked
+        return self.site.preflight.enabled and self.all_nodes > 1 if asked is None else asked
 
     @property
     def environment(self) -> dict[str, str]:
@@ -140,7 +161,8 @@ class Plan:
         from torusrun.orchestrator.run.folder.secret_forms import PATTERNS
 
         lines = "\n".join((*self.site.setup, *self.run.setup))
-        return bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
+        own = any(role.env for role in self.run.roles.values())
+        return own or bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
 
     @property
     def secrets(self) -> dict[str, Secret]:
@@ -257,4 +279,5 @@ def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with absolute paths of its image and code: in the run's file they are relative to it."""
     image = source.beside(run.image, folder) if run.image else None
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
-    return replace(run, image=image, code=code if run.command or run.train.needs_code else None, sweep=None)
+    has_code = run.command or run.roles or run.train.needs_code
+    return replace(run, image=image, code=code if has_code else None, sweep=None)

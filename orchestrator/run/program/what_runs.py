@@ -10,10 +10,10 @@ itself reads the PET_* as defaults of its options, for ranks that are a torchrun
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.records import Meaning
 
 
@@ -26,6 +26,24 @@ class MetricsSource:
 
     file: str = ""  # of JSON lines
     pattern: str = ""  # a regular expression for rank 0's log
+
+
+@dataclass(frozen=True)
+class ReadyCheck:
+    """How a service shows that it is ready, and the seconds that it may take. `kind` '' means by its start.
+
+    `http`: its port answers a GET of the path `value` with 2xx; `tcp`: its port accepts connections; `log`: a line of
+    its first rank's output matches `value`; `file`: the file `value` exists, relative to its working directory.
+    """
+
+    kind: str = ""
+    value: str = ""
+    within_s: float = 600.0
+
+    @property
+    def words(self) -> str:
+        """What is waited for, in words."""
+        return {"tcp": "its port", "log": "its output"}.get(self.kind, self.value) or "its start"
 
 
 @dataclass(frozen=True)
@@ -63,40 +81,55 @@ class Program:
 
 
 def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int) -> dict[str, str]:
-    """The variables with a program's rank, and the number of ranks and nodes."""
+    """The variables with the number of a program's rank in its role, and of the role's ranks and nodes."""
     slot = placement.slots[rank]
-    hosts = placement.hosts
+    peers = placement.of_role(slot.role)
+    hosts = _hosts(peers)
     node = hosts.index(slot.host)
-    ranks, here = len(placement.slots), sum(other.host == slot.host for other in placement.slots)
+    here = [other for other in peers if other.host == slot.host]
+    number, ranks = rank - peers[0].rank, len(peers)
     return {
-        "RANK": str(rank),
+        "RANK": str(number),
         "WORLD_SIZE": str(ranks),
-        "LOCAL_RANK": str(slot.local_rank),
-        "LOCAL_WORLD_SIZE": str(here),
+        "LOCAL_RANK": str(here.index(slot)),
+        "LOCAL_WORLD_SIZE": str(len(here)),
         "GROUP_RANK": str(node),
         "GROUP_WORLD_SIZE": str(len(hosts)),
         "NODE_RANK": str(node),
-        "ROLE_RANK": str(rank),
+        "ROLE_RANK": str(number),
         "ROLE_WORLD_SIZE": str(ranks),
-        "ROLE_NAME": "default",
+        "ROLE_NAME": slot.role or "default",
         "TORCHELASTIC_RUN_ID": run_id,
         "TORCHELASTIC_RESTART_COUNT": str(attempt - 1),
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORUSRUN_RUN": run_id,
         "TORUSRUN_ATTEMPT": str(attempt),
-        "TORUSRUN_GRID": str(placement.grid),
+        **({"TORUSRUN_GRID": str(placement.grid)} if slot.at else {}),
+        **({"TORUSRUN_ROLE": slot.role} if slot.role else {}),
         "TORUSRUN_NODES": str(len(hosts)),
     }
 
 
 def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
-    """The variables with the meeting point of the ranks. A torchrun (one per node) reads the PET_ ones."""
-    hosts = placement.hosts
+    """The variables with the meeting point of the ranks of a role. A torchrun (one per node) reads the PET_ ones."""
+    slot = placement.slots[rank]
+    hosts = _hosts(placement.of_role(slot.role))
     return {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
         "PET_NNODES": str(len(hosts)),
-        "PET_NODE_RANK": str(hosts.index(placement.slots[rank].host)),
+        "PET_NODE_RANK": str(hosts.index(slot.host)),
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": str(port),
     }
+
+
+def role_environment(name: str, hosts: Sequence[str], address: str, port: int | str) -> dict[str, str]:
+    """The variables with the place of a role, for the programs of all roles."""
+    prefix = f"TORUSRUN_{name.upper()}"
+    return {f"{prefix}_HOSTS": ",".join(hosts), f"{prefix}_ADDR": address, f"{prefix}_PORT": str(port)}
+
+
+def _hosts(peers: Sequence[Slot]) -> list[str]:
+    """The hosts of these slots, in order."""
+    return list(dict.fromkeys(slot.host for slot in peers))

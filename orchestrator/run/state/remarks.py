@@ -145,5 +145,7 @@ def _copies(attempt: Attempt) -> bool:
         launch = read_object(attempt.launch) or {}
     except SiteError:
         return False
-    container = launch.get("container")
+    roles = launch.get("roles")
+    main = roles[0] if isinstance(roles, list) and roles else None
+    container = main.get("container") if isinstance(main, dict) else None
     return isinstance(container, dict) and bool(container.get("stage"))

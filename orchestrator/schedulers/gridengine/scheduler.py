@@ -43,7 +43,6 @@ class GridEngine(Scheduler):
         task="SGE_TASK_ID",
         first_task=1,
         scratch=("SGE_LOCALDIR",),
-        first_host=("JOB_ID", "JOB_NAME", "SGE_TASK_ID", "QUEUE", "SGE_O_HOST", "SGE_O_WORKDIR"),
         cluster=("SGE_ROOT", "SGE_CELL"),
         host="HOSTNAME",
     )

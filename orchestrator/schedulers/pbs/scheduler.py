@@ -50,11 +50,9 @@ class PBS(Scheduler):
         array="PBS_ARRAY_ID",
         task="PBS_ARRAY_INDEX",
         scratch=("PBS_LOCALDIR",),
-        first_host=("PBS_JOBID", "PBS_JOBNAME", "PBS_ARRAY_ID", "PBS_ARRAY_INDEX", "PBS_QUEUE", "PBS_O_HOST",
-                    "PBS_O_WORKDIR"),
         cluster=("PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT"),
         host=HOST,
-    )  # fmt: skip
+    )
     traits = Traits(
         cancels_many=True,
         has_arrays=True,

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.place.hosts.model import Tree
@@ -26,6 +25,7 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     optional,
 )
 from torusrun.orchestrator.schedulers.interface import SwitchSource
+from torusrun.orchestrator.schedulers.words import user_name
 
 VERSION = ("sinfo", "--version")
 PARTITIONS = ("scontrol", "show", "partition", "--oneliner")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -82,12 +81,12 @@ def _bar(view: View, room: int, console: Console) -> Text:
 ENDING = f"ending: {DONE}"
 
 
-def show(run: RunFolder, seen: Callable[[View], None] = lambda view: None) -> View:
-    """Follow a run to its end on the terminal, and call `seen` with every view; returns the last one."""
-    return _drawn(run, seen) if draws() else printed.show([run], seen)[0]
+def show(run: RunFolder) -> View:
+    """Follow a run to its end on the terminal; returns the last view."""
+    return _drawn(run) if draws() else printed.show([run])[0]
 
 
-def _drawn(run: RunFolder, seen: Callable[[View], None]) -> View:
+def _drawn(run: RunFolder) -> View:
     """Draw one line for each new view. Remarks that do not fit into it are printed once above it."""
     from rich.cells import cell_len
     from rich.live import Live
@@ -97,7 +96,6 @@ def _drawn(run: RunFolder, seen: Callable[[View], None]) -> View:
     with Live(console=console, auto_refresh=False, redirect_stdout=False) as live:
         console.show_cursor()  # Live hides it; a killed `watch` could not show it again
         for view in follow(run):
-            seen(view)
             remarks = "" if view.state.over else plain(view.remarks)
             gist = re.sub(r"[0-9.]+", "", remarks)  # 'no step for 4 min' changes every minute
             fits = view.step is None and cell_len(words(view, "")) <= console.width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.remarks import progress
@@ -17,8 +17,8 @@ LINE_EVERY_S = 10.0
 LINES_PER_S = 1.0  # of all runs together, besides lines about changes
 
 
-def show(runs: Sequence[RunFolder], seen: Callable[[View], None] = lambda view: None) -> list[View]:
-    """Follow the runs to their ends, with lines on stderr now and then, and call `seen`; returns their last views."""
+def show(runs: Sequence[RunFolder]) -> list[View]:
+    """Follow the runs to their ends, with lines on stderr now and then; returns their last views."""
     said: dict[str, State] = {}
     due_s = 0.0
     for views in follow_all(runs):
@@ -27,7 +27,6 @@ def show(runs: Sequence[RunFolder], seen: Callable[[View], None] = lambda view: 
         if due:
             due_s = time.monotonic() + max(LINE_EVERY_S, len(at_work) / LINES_PER_S)
         for run, view in zip(runs, views, strict=True):
-            seen(view)
             if said.get(view.folder) is not view.state or (due and not view.state.over):
                 said[view.folder] = view.state
                 progress(words(view, said_by(run, view)))

@@ -5,23 +5,20 @@ It is activated in a shell of this machine, with the modules of the site. `setup
 
 from __future__ import annotations
 
-import ast
-import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import which
-from torusrun.orchestrator.base.errors import SiteError, UserError, explained
+from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.images.checks import facts, probe
+from torusrun.orchestrator.images.checks.answers import parse_probe
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image.login import Login, login
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
-from torusrun.training.counted import counted
 
 SUBIDS = "ask the administrators for a range in /etc/subuid and /etc/subgid and for newuidmap"
 ASKING_S = 120.0
@@ -49,7 +46,6 @@ def image_checks(site: Site, login: Login) -> Iterator[Check]:
         yield ok("images", f"{folder} keeps them")
     except SiteError as error:
         yield failed("images", str(error), "write container.cache: FOLDER into the site")
-    yield from _of_others(site)
 
 
 def _pyxis(site: Site, login: Login) -> Check:
@@ -61,28 +57,6 @@ def _pyxis(site: Site, login: Login) -> Check:
     else:
         said, mend = "srun has no --container-image", "ask the administrators for Pyxis, or name another runtime"
     return warning("container runtime", f"{said}, and container.runtime is pyxis", mend)
-
-
-def _of_others(site: Site) -> Iterator[Check]:
-    """Whether the images of others can be read, and nobody but the named users could replace them."""
-    if not site.container.caches:
-        return
-    from torusrun.orchestrator.run.image.building import caches  # imported late: it imports the templates
-
-    try:
-        shared = caches(site).shared
-    except UserError as error:
-        yield failed("images of others", str(error), "correct container.owners of the site")
-        return
-    for cache in shared:
-        try:
-            with explained(f"{cache.folder}: cannot be read"):
-                os.listdir(cache.folder)
-            cache.check()
-            yield ok("images of others", f"{cache.folder}: {counted(len(cache.entries(lambda why: None)), 'image')}")
-        except SiteError as error:
-            mend = "ask its owner to open it, name that user in container.owners, or remove it from container.caches"
-            yield warning("images of others", str(error), mend)
 
 
 def _build(site: Site, login: Login) -> Check:
@@ -121,11 +95,10 @@ def software_checks(site: Site, software: Software) -> Iterator[Check]:
     except SiteError as error:
         yield failed("environment", str(error), MEND)
         return
-    match = re.search(r"^TORUSRUN-PROBE (\{.*\})$", said, re.MULTILINE)
-    if not match:
+    found = parse_probe(said)
+    if not found:
         yield failed("environment", f"{python} does not start, or prints something else", MEND)
         return
-    found = ast.literal_eval(match[1])
     yield ok("environment", f"{python}: Python {found['python']}")
     yield _torch(site, found)
     mpi = which("mpirun", "mpiexec", environment=here.environment)
@@ -134,7 +107,7 @@ def software_checks(site: Site, software: Software) -> Iterator[Check]:
     )
 
 
-def _torch(site: Site, found: dict[str, object]) -> Check:
+def _torch(site: Site, found: Mapping[str, object]) -> Check:
     if "torch" not in found:
         said = f"torch cannot be imported: {found.get('torch_error', 'it is not there')}"
         return warning("PyTorch", said, "install torch there, unless the programs need none")

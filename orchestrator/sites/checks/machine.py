@@ -13,12 +13,12 @@ from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import ROOT
+from torusrun.orchestrator.images.shared import kind_of, seen_by_others
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image.login import Login
 from torusrun.orchestrator.schedulers.launchers import ASKED, KNOWN, family, named
 from torusrun.orchestrator.sites.checks.check import Check, failed, ok, version_line, warning
-from torusrun.orchestrator.sites.machine import file_system, is_shared
 
 LEAST_BYTES, FEW_BYTES = 100 * 2**20, 10 * 2**30
 LEAST_INODES, FEW_INODES = 1_000, 100_000
@@ -55,8 +55,8 @@ def _try(folder: Path) -> None:
 
 
 def _seen(site: Site, folder: Path, job: bool) -> Check:
-    kind = file_system(folder)
-    if job or schedulers.get(site.scheduler).traits.one_machine or is_shared(kind):
+    kind = kind_of(folder)
+    if job or schedulers.get(site.scheduler).traits.one_machine or seen_by_others(kind):
         return ok("runs folder", f"{folder} can be written ({kind or 'a file system that does not say its type'})")
     said = f"{folder} can be written, but {kind or 'its file system'} does not show that the nodes see it"
     return warning("runs folder", said, "try doctor --job; if they do not, write runs: FOLDER on a shared disk")
@@ -118,7 +118,7 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
 def _own_disk(python: str) -> Path | None:
     """The path of Python or torusrun that is on a file system which is not known to be shared, or None."""
     places = (Path(python), ROOT)
-    return next((place for place in places if not is_shared(file_system(place))), None)
+    return next((place for place in places if not seen_by_others(kind_of(place))), None)
 
 
 def _launcher(site: Site, login: Login) -> Check:

@@ -18,7 +18,7 @@ from tests.lab.cluster.cache import FOLDER, cached
 from tests.lab.cluster.processes import run
 from tests.lab.slurm import SlurmLab
 
-from . import archive, bases, images, packages, program
+from . import bases, images, packages, program
 
 
 class ApptainerLab:
@@ -58,11 +58,6 @@ class ApptainerLab:
     def debian(self) -> Path:
         """A root folder of this machine's release with Python, pip and Open MPI."""
         return cached("debian", _text(bases.__file__), bases.make_debian, self.cache)
-
-    @cached_property
-    def mirror(self) -> str:
-        """The URL for image files with `Bootstrap: debootstrap`."""
-        return archive.mirror()
 
     @cached_property
     def wheelhouse(self) -> Path:

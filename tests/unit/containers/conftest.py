@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-SMALL = "name: small\nbase: {debootstrap: bookworm, mirror: http://near.example.org/debian}\n"
+SMALL = "name: small\nbase: {docker: debian}\n"
 
 
 @pytest.fixture

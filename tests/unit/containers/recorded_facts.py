@@ -8,7 +8,6 @@ from torusrun.orchestrator.images.checks.answers import (
     parse_mpi,
     parse_questions,
     parse_slurm_pmi,
-    parse_slurm_pmix,
 )
 from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
 from torusrun.orchestrator.images.checks.findings import Wanted
@@ -34,11 +33,9 @@ def recorded(shell: str, python: str = "", program: str = "", folder: str = "") 
 HOST_MPI = "/opt/host-mpi"
 MPICH = recorded("bullseye", "bullseye.python", "mpichversion", HOST_MPI)
 OPENMPI = recorded("bookworm", "bookworm.python", "ompi_info")
-# Two MPIs in one image: what MPICH's programs and Debian 12's Open MPI answered, put together.
+# A program of Open MPI in an image whose mpirun is MPICH's.
 OPEN_LDD = "/opt/solver\n\tlibmpi.so.40 => /opt/ompi/lib/libmpi.so.40 (0x00007fa48ac70000)"
-BOTH = {**parse_questions(said("bullseye")), "openmpi": parse_questions(said("bookworm"))["openmpi"]}
 SOLVER = Inside(ContainerExec(NEW, "x.sif"), program="solver")
-TWO_MPIS = by_its_shell(ImageFacts("/shared/x.sif", machine="x86_64"), BOTH, SOLVER)
 UNKNOWN_OPENMPI = by_its_shell(
     ImageFacts("/shared/x.sif"), {**parse_questions(said("bullseye")), "program": (OPEN_LDD, 0)}, SOLVER
 )
@@ -58,11 +55,11 @@ HOPPER = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120")
 
 OPENMPI_HERE = parse_mpi("mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n")
 INTEL_HERE = MpiLibrary("intel", "2021.18.1")
-HOST = HostFacts(NEW, "x86_64", driver="535.104.05", glibc="2.36")
-BY_MPIRUN = replace(HOST, mpi=replace(OPENMPI_HERE, pmix=4) if OPENMPI_HERE else None, pmix_served=frozenset({4}))
+HOST = HostFacts(NEW, "x86_64", driver="535.104.05")
+BY_MPIRUN = replace(HOST, mpi=OPENMPI_HERE)
 SLURM, BARE_SLURM = said("srun-pmix"), said("srun-without-pmix")
-BY_SRUN = replace(HOST, slurm_pmi=parse_slurm_pmi(SLURM), pmix_served=parse_slurm_pmix(SLURM))
-BY_BARE_SRUN = replace(HOST, slurm_pmi=parse_slurm_pmi(BARE_SLURM), pmix_served=parse_slurm_pmix(BARE_SLURM))
+BY_SRUN = replace(HOST, slurm_pmi=parse_slurm_pmi(SLURM))
+BY_BARE_SRUN = replace(HOST, slurm_pmi=parse_slurm_pmi(BARE_SLURM))
 
 V100 = ("sm_70",)
 TRAINING = Wanted(launcher="mpirun", cluster=True, nodes=2, uses_gpus=True, gpus=V100, driver="535.104.05")

@@ -23,14 +23,6 @@ def test_secrets_come_from_variables_and_files(tmp_path: Path, monkeypatch: pyte
     assert "t0ken" not in repr(found)
 
 
-def test_a_registrys_login_reaches_the_runtime_alone() -> None:
-    found = Secrets({"registry_username": "$oauthtoken", "registry_password": "t0ken"})
-    assert found.environment("SINGULARITY") == {
-        "SINGULARITY_DOCKER_USERNAME": "$oauthtoken",
-        "SINGULARITY_DOCKER_PASSWORD": "t0ken",
-    }
-
-
 @pytest.mark.parametrize(
     ("named", "says"),
     [

@@ -35,7 +35,6 @@ def test_what_is_not_known_neither_fits_nor_refuses() -> None:
         assert not refused(found)
         outside = {
             "runtime-old",
-            "shell-variables",
             "bind-missing",
             "image-unreadable",
             "image-not-shared",

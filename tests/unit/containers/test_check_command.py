@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from tests.unit.containers.test_cache import entry
 from tests.unit.containers.test_facts import HEADER
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.builds.cache import Cache
-from torusrun.orchestrator.images.builds.caches import export
 from torusrun.orchestrator.run.image import checking
 from torusrun.orchestrator.run.plan.plan import plan
 
@@ -70,13 +70,9 @@ def test_a_cpu_training_on_a_site_with_gpus_is_no_mismatch(project: Path, capsys
     assert "torch-without-cuda" not in found and found["verbs-missing"]["outcome"] == "fits"
 
 
-def test_before_an_image_is_built_its_image_file_is_looked_at(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, found = checked(capsys, "--set", "image=pytorch-hopper")
-    assert found["base-without-digest"]["severity"] == "warning"
-    assert found["runtime-missing"]["severity"] == "error" and code == 2, "this machine is to build it"
-    assert "image-unreadable" not in found
+def test_an_image_that_is_not_built_cannot_be_checked(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "run.yaml", "--check", "--set", "image=pytorch-hopper"]) == 2
+    assert "is not built for this site yet: `torusrun image build pytorch-hopper " in capsys.readouterr().err
 
 
 def test_an_image_that_cannot_be_read_is_a_finding(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,8 +86,11 @@ def test_an_image_of_the_cache_that_is_named_by_its_path_must_be_as_it_was_built
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built = entry(Cache(project / "images"), content=HEADER + bytes(100))
-    copied = export(Cache(project / "images"), built, project / "exported") / "mine.sif"
     (project / "linked.sif").symlink_to(built.path)
+    (project / "copied").mkdir()
+    copied = project / "copied" / built.path.name
+    for name in (built.path, built.path.with_suffix(".json")):
+        shutil.copy(name, project / "copied")
     for named in (built.path, copied, project / "linked.sif"):
         code, found = checked(capsys, "--set", f"image={named}")
         assert code == 0 and found["image-unreadable"]["outcome"] == "fits", "an unchanged image is looked into"

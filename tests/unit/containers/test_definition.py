@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 IMAGE_FILES = sorted(path.stem for path in shipped("containers").glob("*.yaml"))
 WHOLE = Variant()  # kept as it is; of the others the golden files hold how they differ from it
 VARIANTS = [WHOLE, Variant(host_mpi=True), Variant(wheelhouse=True), Variant(wheelhouse=True, offline=True)]
-PLAIN = ImageFile("plain", Base(debootstrap="bookworm"))
+PLAIN = ImageFile("plain", Base(docker="debian:bookworm"))
 DIGEST = "sha256:" + "1f" * 32
 
 
@@ -146,7 +146,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
     """The real %post of the first stage, by a real shell, on a /tmp where the names it once had are taken."""
     archive = source_archive(tmp_path)
     total = file_checksum(archive) if true_sum else "0" * 64
-    mpi = ImageMpi("built", version="1.0", url=f"https://example.org/{archive.name}", sha256=total)
+    mpi = ImageMpi("built", url=f"https://example.org/{archive.name}", sha256=total)
     definition = render(replace(PLAIN, mpi=mpi), Variant(offline=True))
     prefix, tmp = tmp_path / "prefix", tmp_path / "tmp"
     for taken in ("mpi", archive.name):
@@ -167,7 +167,7 @@ def test_an_mpi_is_built_beside_what_strangers_put_into_tmp(tmp_path: Path, true
 
 def test_an_mpi_without_a_checksum_is_not_rendered() -> None:
     with pytest.raises(UserError, match=r"'plain' builds an MPI; 'mpi.sha256' must be .*sha256sum"):
-        render(replace(PLAIN, mpi=ImageMpi("built", version="1.0", url="https://example.org/a.tar.gz")))
+        render(replace(PLAIN, mpi=ImageMpi("built", url="https://example.org/a.tar.gz")))
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a # b", " a", "a ", "{{ x }}", "a\rb", "a\u2028b", ""])

@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images.definitions import definition_file, image_file
 from torusrun.orchestrator.images.definitions.definition import Variant
-from torusrun.orchestrator.images.definitions.dockerfile import words
+from torusrun.orchestrator.images.definitions.dockerfile import instructions
 from torusrun.orchestrator.images.definitions.inputs import Inputs
 from torusrun.orchestrator.images.definitions.prepare import prepare, sources
 from torusrun.orchestrator.images.source import parse
@@ -220,7 +220,7 @@ def test_a_base_is_read_once_for_all_keys(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         "torusrun.orchestrator.images.definitions.inputs.sha256_of", lambda path: read.append(path) or "0"
     )  # type: ignore[func-returns-value]
-    sources(folder / "image.yaml", False, "")
+    sources(folder / "image.yaml", False)
     assert read == [folder / "base.sif"]
 
 
@@ -307,7 +307,7 @@ def test_the_key_follows_the_dockerfile_its_files_and_its_arguments(folder: Path
     (folder / "src" / "notes.md").write_text("left out by .dockerignore")
     keys.append(prepare(folder / "image.yaml", Variant()).inputs.key)
     assert len(set(keys)) == 4 and keys[-1] == keys[-2]
-    assert sources(folder / "image.yaml", False, "") == [keys[-1]] * 2
+    assert sources(folder / "image.yaml", False) == [keys[-1]] * 2
 
 
 def test_a_base_stands_for_the_image_of_every_from(folder: Path) -> None:
@@ -332,9 +332,7 @@ def test_only_needed_stages_are_built_and_a_target_can_be_named(folder: Path) ->
         (TINY + "RUM true\n", 2, "'RUM' is not an instruction of a Dockerfile; did you mean 'RUN'?"),
         ("ARG IMAGE\nFROM $IMAGE\n", 2, "$IMAGE has no value"),
         ("FROM scratch\n", 1, "begin with an image that has an operating system"),
-        ("FROM scratch AS a\nFROM a\nRUN true\n", 1, "begin with an image that has an operating system"),
-        ("FROM scratch AS a\nRUN true\n" + TINY + "COPY --from=a /b /b\n", 2, "an empty image has no program"),
-        ("FROM scratch AS a\nCOPY train.py /\n" + TINY + "COPY --from=a / /b/\n", 4, "name files and folders"),
+        ("# syntax=docker/dockerfile:1\n# escape=`\n" + TINY, 2, "as on Windows: end lines that go on with '\\'"),
         (TINY + "COPY --exclude=*.pyc . /a\n", 2, "write the pattern into .dockerignore"),
         ("FROM a b\n", 1, "it must be `FROM IMAGE` or `FROM IMAGE AS NAME`"),
         ("FROM --platform=linux/riscv64 a\n", 1, "for the processor of this machine"),
@@ -369,14 +367,6 @@ def test_what_cannot_be_expressed_is_reported_with_its_line(folder: Path, text: 
     assert str(error.value).startswith(place) and says in str(error.value), str(error.value)
 
 
-def test_empty_stages_keep_files_for_others(folder: Path) -> None:
-    text = "FROM scratch AS data\nCOPY train.py /x/\nFROM scratch AS unused\nRUN what\nFROM data AS more\n" + TINY
-    assert definition(folder, text).count("Bootstrap:") == 1, "an unused stage is passed over"
-    found = definition_file.stages(definition(folder, f"{text}COPY --from=data /x/train.py /opt/\n"))
-    assert [stage.header["from"] for stage in found] == ["debian:bookworm-slim"] * 2
-    assert "/x/train.py /.torusrun-copied/0/train.py" in found[1].sections["files from stage-0"]
-
-
 @pytest.mark.parametrize("ignore", [".dockerignore", "docker/Dockerfile.dockerignore"])
 def test_the_context_may_be_another_folder(folder: Path, ignore: str, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "docker").mkdir()
@@ -388,13 +378,9 @@ def test_the_context_may_be_another_folder(folder: Path, ignore: str, capsys: py
     assert [name for name, _ in prepare(folder / "image.yaml", Variant()).inputs.files] == expected
     given = prepare(folder / "docker" / "Dockerfile", Variant(), context=folder)
     assert [name for name, _ in given.inputs.files] == expected and not given.inputs.notes
-    with pytest.raises(UserError, match=rf":[23]:1: .*, but {folder} has it; 'context' of an image file, or --context"):
+    (folder / "docker" / "Dockerfile").write_text(f"{TINY}COPY train.py /x\n")
+    with pytest.raises(UserError, match=r":2:1: .*docker has no such file; 'context' of an image file, or --context"):
         prepare(folder / "docker" / "Dockerfile", Variant())
-    (folder / "docker" / "Dockerfile").write_text(f"{TINY}COPY . /app\n")
-    (folder / ignore).unlink()
-    (note,) = prepare(folder / "docker" / "Dockerfile", Variant()).inputs.notes
-    assert f"it copies from {folder}/docker, not from {folder}" in note
-    assert main(["image", "render", f"{folder}/docker/Dockerfile"]) == 0 and note in capsys.readouterr().err
     assert main(["image", "render", f"{folder}/docker/Dockerfile", "--context", str(folder)]) == 0
     assert main(["image", "render", "pytorch-cpu", "--context", str(folder)]) == 2
     assert "--context: " in capsys.readouterr().err
@@ -413,7 +399,7 @@ def test_packages_below_the_home_of_root_are_noted(folder: Path) -> None:
         (["arguments: {OTHER: '1'}"], "it has no ARG OTHER"),
         (["target: tow"], "it has no stage 'tow'; did you mean 'two'?"),
         (["system: [git]"], "'system' has no effect together with 'dockerfile'"),
-        (["base: {docker: a, oras: b}"], "'base' takes exactly one of"),
+        (["base: {docker: a, sif: b}"], "'base' takes exactly one of"),
     ],
 )
 def test_what_an_image_file_says_beside_a_dockerfile(folder: Path, lines: list[str], says: str) -> None:
@@ -427,8 +413,6 @@ def test_a_here_document_begins_a_word_outside_quotes(folder: Path) -> None:
     assert "see <<EOF" in text and "(1 <<n)" in text and "$((a<<b))" in text
     with pytest.raises(UserError, match="a ' is not closed"):
         definition(folder, TINY + "RUN echo it's <<EOF\nEOF\n")
-    ticks = definition(folder, "# escape=`\n" + TINY + 'RUN echo "a\\" <<EOF\nx\nEOF\n')
-    assert "\nx\n" in ticks, "a backslash is no escape in this file, so the quoted text ends before <<"
 
 
 @pytest.mark.parametrize("hostile", ["%post", "Bootstrap: x", "{{ a }}", "a\\\n  %files", "'%test", "$(", "\\"])
@@ -455,7 +439,7 @@ def test_a_run_never_starts_a_section_or_a_stage(folder: Path, hostile: str) -> 
 )
 def test_words_expand_as_in_docker(word: str, value: str) -> None:
     """Variables of the base are expanded by the shell of the build."""
-    found = words.expand(word, {"A": "1", "B": ""})
+    found = instructions.expand(word, {"A": "1", "B": ""})
     script = f"printf %s {found.shell()}"
     environment = {"HOME_OF_BASE": "/base"}
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, timeout=10)

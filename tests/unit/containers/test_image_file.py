@@ -11,13 +11,13 @@ from torusrun.orchestrator.images.definitions.image_file import ImageFile, find,
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.write import schema
 
-GOOD = "name: mine\nbase: {debootstrap: bookworm}\n"
+GOOD = "name: mine\nbase: {docker: debian}\n"
 
 GPU_IMAGES = ["pytorch-hopper", "pytorch-v100"]
 
 BROKEN = [
     ("no base", "name: mine\n", "1:1", "'base' is missing"),
-    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, oras, folder"),
+    ("two bases", "name: mine\nbase: {docker: debian, folder: /x}\n", "2:7", "exactly one of docker, folder"),
     ("an empty base", "name: mine\nbase: {}\n", "2:7", "and none is given"),
     ("digest of a folder", f"name: a\nbase: {{folder: /x, digest: 'sha256:{'0' * 64}'}}\n", "2:28", "is only for"),
     ("short digest", "name: a\nbase: {docker: debian, digest: 'sha256:12'}\n", "2:32", "64 hexadecimal digits"),
@@ -36,25 +36,22 @@ BROKEN = [
     ("file to a parent", GOOD + "files: [{from: a, to: /a/../etc}]\n", "3:23", "write an absolute path"),
     ("file with spaces", GOOD + "files: [{from: a, to: '/a /etc/passwd'}]\n", "3:23", "write an absolute path"),
     ("two files at one place", GOOD + "files: [{from: a, to: /a}, {from: b, to: /a}]\n", "3:8", "two things at /a"),
-    ("MPI without source", GOOD + "mpi: {from: built}\n", "3:6", "needs 'version' and 'url'"),
-    ("MPI unchecked", GOOD + "mpi: {from: built, version: 4.1.6, url: 'https://a/b'}\n", "3:6", "'mpi.sha256'"),
+    ("MPI without source", GOOD + "mpi: {from: built}\n", "3:6", "needs 'url'"),
+    ("MPI unchecked", GOOD + "mpi: {from: built, url: 'https://a/b'}\n", "3:6", "'mpi.sha256'"),
     ("configure with a command", GOOD + "mpi: {configure: ['--a=$(id)']}\n", "3:19", "is not a configure option"),
     ("training without Python", GOOD + "training: inside\n", "3:11", "needs Python packages"),
-    ("architecture", GOOD + "cuda: {version: '12.6', architectures: [volta]}\n", "3:41", "write it as sm_70"),
+    ("architecture", GOOD + "architectures: [volta]\n", "3:17", "write it as sm_70"),
     ("login in an index", GOOD + "python: {indexes: ['https://me:t@a.org/']}\n", "3:19", "the login in 'secrets'"),
     ("login in a git reference", GOOD + "python: {packages: ['a @ git+https://t@a.org/b']}\n", "3:20", "holds a login"),
     ("an argument", "name: a\ndockerfile: D\narguments: {A: 'https://me:t@a.org/'}\n", "3:12", "holds a login"),
     ("login in post", GOOD + "post: curl https://me:t@a.org/\n", "3:7", "holds a login"),
-    ("login in the mirror", "name: a\nbase: {debootstrap: b, mirror: 'http://u:p@a.org'}\n", "2:32", "holds a login"),
     ("secret written out", GOOD + "secrets: {PIP_INDEX_URL: 'https://a.org'}\n", "3:26", "write env:VARIABLE"),
     ("secret with a wrong name", GOOD + "secrets: {netrcs: 'file:a'}\n", "3:10", "did you mean 'netrc'"),
     ("netrc from a variable", GOOD + "secrets: {netrc: 'env:A'}\n", "3:18", "is a file; write file:PATH"),
-    ("half a login", GOOD + "secrets: {registry_username: env:A}\n", "3:10", "needs both"),
     ("section in post", GOOD + "post: |\n  true\n  %files\n", "3:7", "a section or stage: '%files'"),
     ("argument in post", GOOD + "post: echo {{ a }}\n", "3:7", "'{{'"),
     ("definition and base", GOOD + "definition: a.def\n", "2:7", "'base' has no effect together with 'definition'"),
     ("definition and post", "name: a\ndefinition: a.def\npost: b\n", "3:7", "'post' has no effect"),
-    ("Python of an empty base", GOOD + "python: {from: base}\n", "3:9", "a base that has Python"),
     ("unknown key", GOOD + "pyhton: {}\n", "3:1", "did you mean 'python'?"),
 ]  # fmt: skip
 
@@ -92,23 +89,18 @@ def test_every_shipped_image_file_loads_under_its_own_name() -> None:
 def test_a_slim_image_file_differs_in_what_it_leaves_out_alone(name: str) -> None:
     full, slim = load(find(name)), load(find(f"{name}-slim"))
     assert set(full.system) - set(slim.system) == {"g++", "gcc", "python3-dev"} and slim.post
-    assert slim == replace(full, name=slim.name, summary=slim.summary, system=slim.system, post=slim.post)
+    assert slim == replace(full, name=slim.name, system=slim.system, post=slim.post)
 
 
 def test_the_v100_image_file_keeps_volta() -> None:
     image_file = load(find("pytorch-v100"))
-    assert image_file.cuda and image_file.cuda.architectures == ("sm_70",) and image_file.cuda.version == "12.6"
+    assert image_file.architectures == ("sm_70",)
     assert any(package.endswith("+cu126") for package in image_file.python.packages)
 
 
 def test_sonys_software_is_the_papers() -> None:
     image_file = load(find("sony-2018"))
-    assert image_file.cuda and (image_file.cuda.version, image_file.cuda.cudnn, image_file.cuda.nccl) == (
-        "9.0",
-        "7.3.1",
-        "2.3.5",
-    )
-    assert image_file.mpi.version == "2.1.3"
+    assert image_file.system[0].startswith("libcudnn7=7.3.1.20") and str(image_file.mpi.url).endswith("2.1.3.tar.bz2")
 
 
 def test_every_mpi_that_is_built_has_its_checksum() -> None:

@@ -53,7 +53,7 @@ def test_it_is_built_unchanged_in_its_own_folder(own: Path, tmp_path: Path) -> N
     found = prepare(tmp_path / "mine.yaml", Variant())
     assert found.inputs.definition == OWN == rendered(own, Variant())[0] and found.inputs.directory == own.parent
     assert found.inputs.labels == {"torusrun.training": "none"}
-    assert sources(own, False, "") == [prepare(own, Variant()).inputs.key] * 2
+    assert sources(own, False) == [prepare(own, Variant()).inputs.key] * 2
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.images import pyxis, sif, source
-from torusrun.orchestrator.images.builds import squash
+from torusrun.orchestrator.images.builds import convert
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
 from torusrun.orchestrator.images.command import Bind
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
@@ -141,9 +141,9 @@ def test_the_reason_of_pyxis_is_the_one_that_a_user_gets(name: str, reason: str)
 
 
 def test_enroot_says_why_it_imported_nothing() -> None:
-    assert squash.complaint(said("enroot-import")) == "curl: (6) Could not resolve host: registry-1.docker.io"
-    assert squash.complaint("x\n[ERROR] Could not find it\n[ERROR] more\ny\n") == "Could not find it"
-    assert squash.complaint("") == "enroot said nothing"
+    assert convert.complaint(said("enroot-import")) == "curl: (6) Could not resolve host: registry-1.docker.io"
+    assert convert.complaint("x\n[ERROR] Could not find it\n[ERROR] more\ny\n") == "Could not find it"
+    assert convert.complaint("") == "enroot said nothing"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_enroot_says_why_it_imported_nothing() -> None:
     ],
 )
 def test_a_reference_has_the_form_of_enroot(place: str, reference: str) -> None:
-    assert squash.reference(place) == reference
+    assert convert.reference(place) == reference
 
 
 def test_the_squashfs_of_a_sif_is_copied_once_and_found_by_its_run(tmp_path: Path, home: Path) -> None:
@@ -187,8 +187,8 @@ def test_an_image_of_an_image_file_is_found_by_its_source(tmp_path: Path, home: 
     path = a_sif(cache.image("a" * 64))
     made = CachedImage("a" * 64, path, "mine", "d", file_checksum(path), 1, 1.0, 1.0, "x", {"l": "v"}, source="s")
     cache.publish(made, path)
-    entry = squash.of_sif(made, cache, lambda line: None)
-    assert entry.labels == {"l": "v"} and entry.key == squash.key_of_sif(made.sha256)
+    entry = convert.of_sif(made, cache, lambda line: None)
+    assert entry.labels == {"l": "v"} and entry.key == convert.key_of_sif(made.sha256)
     assert cache.newest_of(["s"]) == made and cache.newest_of(["s"], ".sqsh") == entry
     assert {e.path for e in cache.entries()} == {made.path, entry.path}
 
@@ -205,7 +205,7 @@ def test_a_sif_that_cannot_be_converted(form: int, squashfs: bytes, says: str, t
     path = a_sif(tmp_path / "x.sif", form, squashfs)
     own = CachedImage("", path, "x", "", file_checksum(path), 0, 0.0, 0.0, "x")
     with pytest.raises((UserError, SiteError), match=says):
-        squash.of_sif(own, Cache(tmp_path / "images"), lambda line: None)
+        convert.of_sif(own, Cache(tmp_path / "images"), lambda line: None)
     assert not [*tmp_path.glob("images/*.sqsh"), *tmp_path.glob("images/.*")]
 
 
@@ -241,10 +241,10 @@ def test_an_image_is_imported_by_the_enroot_on_path(tmp_path: Path, home: Path) 
     enroot.chmod(0o755)
     cache = Cache(tmp_path / "images")
     environment = {"PATH": "/usr/bin:/bin"}
-    entry = squash.imported("docker://good", "good", cache, str(enroot), environment, lambda line: None)
-    assert entry.path.read_bytes() == b"hsqs" and entry.key == squash.key_of_import("docker://good")
+    entry = convert.imported("docker://good", "good", cache, str(enroot), environment, lambda line: None)
+    assert entry.path.read_bytes() == b"hsqs" and entry.key == convert.key_of_import("docker://good")
     with pytest.raises(SiteError, match=r"docker://bad was not imported: --output .* docker://bad \(log: "):
-        squash.imported("docker://bad", "bad", cache, str(enroot), environment, lambda line: None)
+        convert.imported("docker://bad", "bad", cache, str(enroot), environment, lambda line: None)
     assert len([*cache.folder.glob("*.sqsh")]) == 1 and not [*cache.folder.glob(".*")]
 
 
@@ -284,10 +284,7 @@ def test_build_recognises_an_image_by_its_content(
         ("scheduler: local\nlauncher: spawn\n", "starts its ranks by spawn (local)"),
         ("scheduler: slurm\nlauncher: mpirun\n", "name apptainer or singularity, or leave it out"),
         (", stage: /tmp", "'container.stage' has no use with Pyxis: enroot unpacks"),
-        (", mount: node", "'container.mount: node' has no use with Pyxis"),
-        (", verify: signature", "a squashfs has no signature; write checksum"),
         (", gpu: rocm", "'container.gpu: rocm' does not work with Pyxis"),
-        (", writable: /scratch", "'container.writable: /scratch' does not work with Pyxis, which keeps no changes"),
     ],
 )
 def test_keys_that_do_not_work_with_pyxis_are_one_message(

@@ -1,16 +1,13 @@
 """What a site asks of its runtime: the words that say it, and one message where the version lacks them."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.checks.answers import runs_on
-from torusrun.orchestrator.images.command import ContainerExec, inside, start_instance, stop_instance
+from torusrun.orchestrator.images.command import inside
 from torusrun.orchestrator.images.runtime import SINCE, Runtime
-from torusrun.orchestrator.job.image import node_folder
-from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.image import checking, run_image
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan, plan
@@ -56,7 +53,6 @@ def test_the_words_for_gpus_and_for_writing(
         (OLD, "{gpu: rocm}", "singularity 3.4.2 has no --rocm, Singularity has it from 3.5 on"),
         (OLD, "{gpu: nvccli}", "has no --nvccli, Singularity has it from 3.9 on"),
         (Runtime("s", "singularity", (2, 6, 1)), "{writable: tmpfs}", "has no --writable-tmpfs"),
-        (Runtime("s", "singularity", (2, 6, 1)), "{mount: node}", "has no instance start"),
     ],
 )
 def test_a_version_that_lacks_an_option_is_reported_before_the_queue(
@@ -73,37 +69,9 @@ def test_a_version_that_lacks_an_option_is_reported_before_the_queue(
 
 
 def test_products_differ_in_what_they_have() -> None:
-    assert NEW.has("--mksquashfs-args") and not CE.has("--mksquashfs-args")
-    assert CE.lacks("--mksquashfs-args") == "singularity-ce 4.3.3 has no --mksquashfs-args, nor has any Singularity"
-    assert all(NEW.has(word) for word in SINCE)
-    assert {word for word in SINCE if not CE.has(word)} == {"--mksquashfs-args"}
-
-
-def test_an_instance_has_the_mounts_and_the_programs_their_variables() -> None:
-    one = ContainerExec(NEW, "/c/x.sif", gpu="nv", directory="/work", extra=("--ipc",), instance="torusrun-x")
-    assert start_instance(one, {"APPTAINER_BIND": "/spy"}).argv == (
-        "apptainer", "instance", "start", "--nv", "--ipc", "/c/x.sif", "torusrun-x",
-    )  # fmt: skip
-    assert not start_instance(one, {"APPTAINER_BIND": "/spy"}).environment
-    assert inside(one, ["a"], {"RANK": "1"}, {}).argv == (
-        "apptainer", "--quiet", "exec", "--cleanenv", "--no-eval", "--pwd", "/work", "instance://torusrun-x", "a",
-    )  # fmt: skip
-    assert stop_instance(one, "y") == ["apptainer", "instance", "stop", "--force", "y"]
-
-
-def test_what_a_rank_writes_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NODE_DISK", str(tmp_path))
-    attempt = Attempt(tmp_path / "runs" / "r-1" / "attempts" / "2")
-    place = node_folder.of_rank("$NODE_DISK", attempt, 3)
-    assert place == tmp_path / f"torusrun-{os.geteuid()}" / "r-1" / "0003" and place.is_dir()
-    with pytest.raises(SiteError, match=r"'container.writable' '\$NO_DISK' names a variable that is not set"):
-        node_folder.of_rank("$NO_DISK", attempt, 3)
+    assert all(NEW.has(word) and CE.has(word) for word in SINCE)
+    assert OLD.lacks("--rocm") == "singularity 3.4.2 has no --rocm, Singularity has it from 3.5 on"
 
 
 def test_code_for_one_amd_gpu_runs_on_no_other() -> None:
     assert runs_on(("gfx90a", "gfx942"), "gfx90a") and not runs_on(("gfx908", "sm_90"), "gfx90a")
-
-
-def test_one_mount_has_one_file_system(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none of them may write into"):
-        planned(tmp_path, "{}", "{mount: node, writable: tmpfs}")

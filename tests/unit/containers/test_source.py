@@ -72,15 +72,15 @@ def test_the_key_of_a_conversion_follows_the_content(tmp_path: Path) -> None:
     archive = tmp_path / "x.tar"
     archive.write_bytes(b"one")
     named = source.parse(f"docker-archive:{archive}")
-    first = convert.conversion(named, "").key
+    first = convert.conversion(named).key
     moved = tmp_path / "moved.tar"
     archive.rename(moved)
-    assert convert.conversion(source.parse(f"docker-archive:{moved}"), "").key == first
-    assert convert.conversion(source.parse(f"oci-archive:{moved}"), "").key != first
+    assert convert.conversion(source.parse(f"docker-archive:{moved}")).key == first
+    assert convert.conversion(source.parse(f"oci-archive:{moved}")).key != first
     moved.write_bytes(b"two")
-    assert convert.conversion(source.parse(f"docker-archive:{moved}"), "").key != first
+    assert convert.conversion(source.parse(f"docker-archive:{moved}")).key != first
     with pytest.raises(UserError, match=r"x\.tar: the image cannot be read: No such file"):
-        convert.conversion(named, "")
+        convert.conversion(named)
 
 
 def test_the_words_that_convert(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_words_that_convert(tmp_path: Path) -> None:
             source.parse("oras://a/b:1"),
         ]
     ):
-        made_from = convert.conversion(named, "").lay_out(tmp_path / str(number))
+        made_from = convert.conversion(named).lay_out(tmp_path / str(number))
         words.append(command(NEW, plain, Path("out.sif"), made_from)[1:])
     assert words == [
         ["build", "out.sif", "docker-archive:source"],

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #$ -N try
-#$ -pe mpi 4
+#$ -pe mpi 1
 #$ -l gpu=2
 #$ -l h_rt=01:30:00
 #$ -S /bin/bash
@@ -8,15 +8,13 @@
 #$ -o /dev/null
 #$ -notify
 #$ -r n
-#$ -l mem_free=768M
+#$ -l mem_free=1536M
 #$ -q gpu
 #$ -P g1
 #$ -m e
 umask 077
-declare -A was
-for name in $(compgen -e); do was[$name]="${!name}"; done
 export PYTHONPATH=/my/code
-export SUBMITIT_EXECUTOR=gridengine TORUSRUN_NODES=2
+export SUBMITIT_EXECUTOR=gridengine
 # The job's name among submitit's files: tasks of an array count from 0; a job that continues another keeps its name.
 id="$JOB_ID"
 [[ "${SGE_TASK_ID:-undefined}" == undefined ]] || id="${JOB_ID}_$((SGE_TASK_ID - 1))"
@@ -35,21 +33,12 @@ log="$folder/${id}_0_log"
 exec >> "$log.out" 2>> "$log.err"
 cd /usr || exit
 module load x
-hosts="${PE_HOSTFILE:-$SGE_JOB_HOSTLIST}"
-[[ -z "$hosts" ]] || export TORUSRUN_HOSTS="$(awk '!seen[$1]++ { print $1 }' "$hosts" | tr '\n' ' ')"
-# mpirun passes to other nodes only the named variables: these, and all that were set or changed above.
-told=' PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX JOB_ID JOB_NAME SGE_TASK_ID QUEUE SGE_O_HOST SGE_O_WORKDIR TORUSRUN_CONTINUES '
-passed=()
-for name in $(compgen -e); do
-  [[ "$told" == *" $name "* || -z "${was[$name]+set}" || "${was[$name]}" != "${!name}" ]] || continue
-  case "$name" in _ | PWD | OLDPWD | SHLVL | TORUSRUN_HOST) ;; *) passed+=(-x "$name") ;; esac
-done
 rm -f "$again"
 
 # A warning is ignored until there is a function to take it: submitit takes one, and those after it are ignored.
 trap '' USR2
 trap told_to_end TERM
-mpirun --oversubscribe -np 4 --map-by ppr:2:node "${passed[@]}" sh -c 'trap "" USR2; exec "$@"' sh /opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.submitit.task "$folder" &
+/opt/env/bin/python -u /opt/torusrun/training/entry/torusrun torusrun.orchestrator.submitit.environments "$folder" &
 child=$!
 # The warning before the time limit, which these schedulers do not give, or one that somebody asked for.
 (
@@ -68,18 +57,6 @@ echo over
 # Now that all tasks have ended, the job may continue: two never run at once.
 if [[ -e "$again" && ! -e "$folder/${id}_cancelled" ]]; then
   continues=1 code=99  # sge_conf(5): run me again, under the same id
-  # mpirun ends before its daemons on other nodes. One that still ends when this script does is killed, and then the
-  # job is deleted instead. Each has a qrsh here until its end.
-  for ((waited = 0; waited < 60; waited++)); do
-    left=
-    for pid in $(pgrep -u "$UID" -x qrsh); do
-      known="$(tr '\0' '\n' < "/proc/$pid/environ" | grep -cxF -e "JOB_ID=$JOB_ID" -e "SGE_TASK_ID=$SGE_TASK_ID")"
-      [[ "$known" != 2 ]] || left="$pid"
-    done 2> /dev/null
-    [[ -n "$left" ]] || break
-    sleep 0.5
-  done
-  sleep 1
 fi
 if [[ "$code" == 0 || -n "${continues:-}" ]]; then
   rm -f "$ended"

@@ -147,7 +147,7 @@ def predicted(said: Said, run_file: Path, *settings: str) -> Any:
 
 def test_finished_runs_of_the_same_command_give_a_forecast_in_every_verb(run_file: Path, capsys: Said) -> None:
     assert main(["predict", str(run_file)]) == 2
-    assert "see `torusrun calibrate RUN.yaml`" in capsys.readouterr().err
+    assert "submit it at some sizes first" in capsys.readouterr().err
     runs = [finished(run_file), finished(run_file, ranks=2, step_s=STEP_S / 2)]
     found = predicted(capsys, run_file)
     assert (found["step_s"], found["steps"]) == (pytest.approx(STEP_S), 100)
@@ -165,7 +165,7 @@ def test_finished_runs_of_the_same_command_give_a_forecast_in_every_verb(run_fil
 def test_a_sweep_of_a_measured_command_costs_what_its_runs_took(run_file: Path) -> None:
     asked = SweepOptions(("time=1h,2h",), 1)
     unknown = cost(plan_sweep(run_file, site=None, settings=[], asked=asked))
-    assert unknown.wall_s == 3 * 3600 and "calibrate" in unknown.unknown
+    assert unknown.wall_s == 3 * 3600 and "submit it" in unknown.unknown
     finished(run_file)
     known = cost(plan_sweep(run_file, site=None, settings=[], asked=asked))
     assert known.wall_s == pytest.approx(2 * 100 * STEP_S) and not known.unknown
@@ -228,10 +228,7 @@ def test_a_run_that_is_not_over_shows_its_forecast(run_file: Path, capsys: Said)
     ("argv", "message"),
     [
         (["predict", "--gpu", "h100"], "--gpu: torusrun does not know what a command computes"),
-        (["calibrate", "--nodes", "two"], "--nodes two: write numbers of nodes, as in 2,8"),
-        (["calibrate", "--steps", "3"], "--steps 3: must be from 10"),
-        (["calibrate", "--nodes", "1,2"], "'nodes' must be 1 on a local site"),
-        (["calibrate", "--from", "last"], "--from is for a training"),
+        (["calibrate"], "a command is measured by its finished runs"),
     ],
 )
 def test_options_that_do_not_fit_a_command_are_said_in_one_line(

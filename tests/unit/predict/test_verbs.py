@@ -1,6 +1,7 @@
 """`torusrun predict` and `calibrate` as they are typed."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.device import device_for
@@ -278,35 +280,27 @@ def test_calibration_finds_what_the_rows_were_made_of(alpha: float, beta: float)
     assert fit.worst_percent < 0.1
 
 
-def test_what_calibrate_prints_is_a_network(tmp_path: Path, home: Path, capsys: Said) -> None:
-    file, links = tmp_path / "measured.json", tmp_path / "links.yaml"
-    file.write_text(json.dumps({"schema": 1, "rows": measured(5e-5, 1e-9)}))
-    assert main(["calibrate", str(file)]) == 0
-    links.write_text(capsys.readouterr().out)
+def test_links_may_come_from_a_file(tmp_path: Path, home: Path, capsys: Said) -> None:
+    links = tmp_path / "links.yaml"
+    links.write_text("network: {node: {members: 4, bandwidth_bytes_per_s: 1e9, latency_s: 5e-5}}\n")
     found = answer(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
     assert "node 1 GB/s and 50 us" in str(found["assumptions"])
-    (fit,) = answer(capsys, "calibrate", str(file))["links"]  # type: ignore[misc]
-    assert fit["ranks"] == 4
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("written", "message"),
     [
-        ("{", "is not JSON"),
-        ("[]", "must be"),
-        ('{"schema": 1, "rows": []}', "has no rows"),
-        ('{"schema": 1, "rows": [{"link": "node"}]}', "rows[0] must have"),
-        (json.dumps({"schema": 1, "rows": measured(1e-6, 1e-9)[:1]}), "two different sizes"),
-        (json.dumps({"schema": 1, "rows": [{**row, "time_s": 1.0} for row in measured(1, 1)[9:]]}), "larger messages"),
-        (json.dumps({"schema": 1, "rows": [{**measured(1, 1)[0], "ranks": 10**400}]}), "rows[0]"),
-        (json.dumps({"schema": 1, "rows": [{**measured(1, 1)[0], "operation": ["send"]}]}), "rows[0]"),
+        ([], "must be"),
+        ({"schema": 1, "rows": [{"link": "node"}]}, "rows[0] must have"),
+        ({"schema": 1, "rows": measured(1e-6, 1e-9)[:1]}, "two different sizes"),
+        ({"schema": 1, "rows": [{**row, "time_s": 1.0} for row in measured(1, 1)[9:]]}, "larger messages"),
+        ({"schema": 1, "rows": [{**measured(1, 1)[0], "ranks": 10**400}]}, "rows[0]"),
+        ({"schema": 1, "rows": [{**measured(1, 1)[0], "operation": ["send"]}]}, "rows[0]"),
     ],
 )
-def test_bad_measurements_are_refused_in_one_line(tmp_path: Path, capsys: Said, text: str, message: str) -> None:
-    file = tmp_path / "measured.json"
-    file.write_text(text)
-    said = refused(capsys, "calibrate", str(file))
-    assert message in said and str(file) in said and said.count("\n") == 1
+def test_bad_measurements_are_refused(written: object, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        measurements.fits(measurements.read(written))
 
 
 @pytest.mark.parametrize(

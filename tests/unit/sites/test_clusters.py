@@ -6,18 +6,18 @@ from tests.unit.sites.recorded_clusters import GRIDENGINE, PBS
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.schedulers.gridengine import facts
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
-from torusrun.orchestrator.sites.detect import KnownCluster, Recognition, clusters, recognised
+from torusrun.orchestrator.sites.detect import CLUSTERS, KnownCluster, Recognition, recognised
 
 CERTAIN, POSSIBLE = Recognition.CERTAIN, Recognition.POSSIBLE
 ABCI_H = ("rt_HF", "rt_HG", "rt_HC")
-EVERY = list(clusters().values())
+EVERY = list(CLUSTERS.values())
 
 
 @pytest.mark.parametrize("known", EVERY, ids=lambda known: known.name)
-def test_every_value_of_a_known_cluster_has_a_mark_and_a_source(known: KnownCluster) -> None:
-    assert set(known.marks) == set(known.values), "a mark for each value, and none for others"
-    assert load_site(known.name).scheduler == known.scheduler
-    assert all(setting.source for setting in known.settings())
+def test_every_value_of_a_known_cluster_is_that_of_the_site_that_ships(known: KnownCluster) -> None:
+    settings = {setting.key: setting for setting in known.settings()}
+    assert load_site(known.name).scheduler == settings["scheduler"].value
+    assert settings["container.build_on"].source.endswith("(from memory)"), "with the remark behind it"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """What doctor's job says: its end, files seen by both sides, clocks, and the nodes beside the site's file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +10,6 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.sites import hello
 from torusrun.orchestrator.sites.hello_job import Talk, judged, skew_s
 
 SITE = read(Site, "scheduler: slurm\nlauncher: srun\nnode: {ranks: 1, interface: ib0, hcas: [mlx5_0]}\n", "s.yaml")[0]
@@ -65,36 +62,6 @@ def test_nodes_that_see_another_folder_or_see_it_late() -> None:
     one = talk()
     del one.hello[1], one.done[1]
     assert outcomes(one)["shared files"] == "failed"
-
-
-def test_nodes_that_may_not_submit_jobs_are_reported_before_a_training_wants_other_nodes() -> None:
-    """Grid Engine's words, as a node of the lab got them."""
-    denied = 'Unable to run job: denied: host "node2" is not a submit host\nExiting.'
-    (check,) = [c for c in judged(SITE, 2, talk(refused=denied), view(State.COMPLETED), "") if c.name == "submitting"]
-    assert check.outcome == "warning" and denied in check.said and "torusrun resume" in check.mend
-    assert outcomes(talk(refused=""))["submitting"] == "ok"
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (["grep", "-q", "the script"], ""),
-        (["sh", "-c", "echo denied >&2; exit 1"], "denied"),
-        (["nowhere"], "nowhere"),
-        (["sh", "-c", 'test -z "$HELLO_KEY"'], ""),
-    ],
-)
-def test_a_rank_asks_whether_its_job_could_be_submitted_there(
-    argv: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HELLO_KEY", "a secret")
-    (tmp_path / "job.sh").write_text("the script\n")
-    asked = {"argv": argv, "script": str(tmp_path / "job.sh"), "inherited": ["SLURM_"], "kept": []}
-    asked["secrets"] = ["HELLO_KEY"]
-    (tmp_path / "ask").write_text(json.dumps(asked))
-    refused = hello.refused(tmp_path / "ask")
-    assert refused is not None and says in refused and bool(says) == bool(refused)
-    assert hello.refused(tmp_path / "nothing") is None
 
 
 def test_clocks_that_differ() -> None:

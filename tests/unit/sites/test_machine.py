@@ -8,9 +8,7 @@ from tests.unit.sites.recorded_clusters import RECORDED
 from torusrun.orchestrator.sites.machine import (
     Adapter,
     adapters,
-    file_system,
     interfaces,
-    is_shared,
     modules,
     preferred,
 )
@@ -57,18 +55,3 @@ def test_modules_as_they_are_listed_with_defaults_last() -> None:
 @pytest.mark.parametrize("text", ["", "bash: module: command not found\n", "/opt/modulefiles:\n"])
 def test_what_is_no_list_of_modules(text: str) -> None:
     assert modules(text) == ()
-
-
-@pytest.mark.parametrize(
-    ("kind", "shared"),
-    [
-        ("nfs", True), ("lustre", True), ("gpfs", True), ("ext2/ext3", False), ("xfs", False), ("tmpfs", False),
-        ("overlayfs", False), ("fuseblk", None), ("UNKNOWN (0x19830326)", None), ("", None),
-    ],
-)  # fmt: skip
-def test_whether_other_machines_see_a_file_system(kind: str, shared: bool | None) -> None:
-    assert is_shared(kind) is shared
-
-
-def test_the_file_system_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    assert file_system(tmp_path / "a" / "b") == file_system(tmp_path) != ""

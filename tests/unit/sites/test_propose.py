@@ -23,7 +23,7 @@ from torusrun.orchestrator.schedulers.local import scheduler
 from torusrun.orchestrator.schedulers.pbs import facts as pbs_cluster
 from torusrun.orchestrator.schedulers.slurm import facts as slurm_cluster
 from torusrun.orchestrator.sites.choices import Choices
-from torusrun.orchestrator.sites.detect import KnownCluster, Reached, clusters
+from torusrun.orchestrator.sites.detect import CLUSTERS, KnownCluster, Reached
 from torusrun.orchestrator.sites.machine import Adapter, Machine
 from torusrun.orchestrator.sites.propose import propose, text
 
@@ -156,29 +156,29 @@ def test_an_account_is_asked_for_where_jobs_need_one(home: object) -> None:
 
 
 def test_a_known_cluster_fills_in_what_cannot_be_asked(home: object) -> None:
-    known = clusters()["abci-v"]
+    known = CLUSTERS["abci-v"]
     made, written = site(gridengine(), choices(account="gaa50000"), FULL, known)
     assert (made.ask, made.submit_args) == (("-l rt_F={nodes}",), ("-g", "{account}"))
     assert (made.account, made.node.gpus, made.node.interface) == ("gaa50000", 4, "bond0")
     assert made.queue is None, "the resource decides the queue"
-    assert "ABCI's user guide" in written and "(verified)" in written and "from memory" in written
+    assert "the site abci-v that ships: whole nodes, 1 to 512 (verified)" in written and "(from memory)" in written
 
 
 def test_the_report_of_a_known_cluster_comes_before_its_data(home: object) -> None:
-    made, _ = site(pbs(), choices(account="gaa50000"), FULL, clusters()["abci-h"])
+    made, _ = site(pbs(), choices(account="gaa50000"), FULL, CLUSTERS["abci-h"])
     assert (made.queue, made.node.gpus, made.node.ranks) == ("rt_HF", 4, 4), "the recorded nodes have four GPUs"
     assert made.software.modules == ("hpcx/2.20",) and made.ask == ("-l select={nodes}:mpiprocs={ranks_per_node}",)
 
 
 def test_the_modules_that_are_known_come_before_a_guess(home: object) -> None:
     machine = Machine((), (), None, None, True, False, ("openmpi/4.1.6", "singularitypro/4.1"))
-    made, _ = site(pbs(), choices(account="gaa50000"), machine, clusters()["abci-h"])
+    made, _ = site(pbs(), choices(account="gaa50000"), machine, CLUSTERS["abci-h"])
     assert made.software.modules == ("hpcx/2.20",)
 
 
 def test_a_known_cluster_without_an_account_says_where_to_find_it(home: object) -> None:
     with pytest.raises(UserError, match="--account .*your ABCI group"):
-        propose(gridengine(), clusters()["abci-v"], FULL, choices())
+        propose(gridengine(), CLUSTERS["abci-v"], FULL, choices())
 
 
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)

@@ -13,7 +13,6 @@ from torusrun.orchestrator.images.definitions.inputs import is_copied, refuse_lo
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 
 NAMED = "'context' of an image file, or --context, names another folder"
-MARKS = (".git", ".dockerignore", "pyproject.toml", "setup.py", "requirements.txt")  # of the folder of a project
 
 
 class Context:
@@ -21,7 +20,6 @@ class Context:
 
     def __init__(self, folder: Path, dockerfile: Path) -> None:
         self.folder = folder
-        self._above = _project(folder) if folder == dockerfile.parent else None
         own, common = dockerfile.with_name(f"{dockerfile.name}.dockerignore"), folder / ".dockerignore"
         place = own if own.is_file() else common
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
@@ -36,11 +34,11 @@ class Context:
             except re.error as error:
                 raise SpecError([Problem(Mark(str(place), number, 1), f"{line.strip()!r}: {error}")]) from None
 
-    def find(self, pattern: str, one: Instruction) -> list[Path]:
+    def find(self, pattern: str, step: Instruction) -> list[Path]:
         """The files and folders that a source of COPY names. Raises SpecError if there is none."""
         inner = os.path.normpath(pattern.lstrip("/") or ".")
         if inner.startswith(".."):
-            raise one.wrong(f"{pattern}: it is outside {self.folder}, from which a Dockerfile copies; {NAMED}")
+            raise step.wrong(f"{pattern}: it is outside {self.folder}, from which a Dockerfile copies; {NAMED}")
         if not re.search(r"[*?\[]", inner):
             found = [self.folder / inner] if (self.folder / inner).exists() else []
         else:
@@ -50,10 +48,7 @@ class Context:
         kept = [path for path in found if self._has_files(path)]
         if not kept:
             left_out = ".dockerignore leaves it out, or it is an empty folder"
-            why = left_out if found else f"{self.folder} has no such file"
-            if self._above and (found or any(self._above.glob(inner))):
-                why += f", but {self._above} has it; {NAMED}"
-            raise one.wrong(f"{pattern}: {why}")
+            raise step.wrong(f"{pattern}: {left_out if found else f'{self.folder} has no such file'}; {NAMED}")
         for path in kept:
             for _ in self.files(path) if path.is_dir() else ():
                 pass  # which refuses links out of the folder
@@ -67,11 +62,6 @@ class Context:
                 f"{path}: this link leads to {real}, out of {self.folder}, from which a Dockerfile copies; put a copy "
                 "into that folder, or leave the link out in .dockerignore"
             )
-
-    @property
-    def note(self) -> str:
-        """What to look at if the Dockerfile was probably meant to copy from a folder above its own; ''  if not."""
-        return f"it copies from {self.folder}, not from {self._above}; {NAMED}" if self._above else ""
 
     def ignores(self, path: Path) -> bool:
         """Whether .dockerignore leaves a path out; the last rule that matches it or a folder above it counts."""
@@ -112,17 +102,6 @@ class Context:
                 if path.is_symlink():
                     self._refuse_outside(path)
             yield from (Path(where, name) for name in copied)
-
-
-def _project(folder: Path) -> Path | None:
-    """The folder of a project above `folder`, None if it is one itself."""
-    own = Path("~").expanduser()
-    above = (place for place in folder.parents if place != own and _is_project(place))
-    return None if _is_project(folder) else next(above, None)
-
-
-def _is_project(folder: Path) -> bool:
-    return any((folder / mark).exists() for mark in MARKS)
 
 
 def _inner(line: str) -> str:

@@ -14,15 +14,14 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.command import HOST_MPI, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets, definition_file
-from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header
+from torusrun.orchestrator.images.definitions.build_secrets import LOGIN_MEND, has_login
+from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header, line, shell
 from torusrun.orchestrator.images.definitions.dockerfile import instructions, stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
 from torusrun.orchestrator.images.definitions.dockerfile.stages import Dockerfile
-from torusrun.orchestrator.images.definitions.image_file import LOGIN_MEND, has_login
-from torusrun.orchestrator.images.definitions.image_keys import Base, ImageFile
+from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
 from torusrun.orchestrator.images.definitions.inputs import Inputs
-from torusrun.orchestrator.images.definitions.quoting import line, shell
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import absolute, expanded

@@ -1,18 +1,23 @@
-"""Splits a Dockerfile into its instructions, each with its line, its flags and its here-documents.
+"""Splits a Dockerfile into its instructions, each with its line, its flags and its here-documents; and its words.
 
 The rules are those of BuildKit (frontend/dockerfile/parser): comments and empty lines inside a continued instruction
 disappear, and the lines of an instruction are joined without a line break.
+
+Docker knows all values, since it has the base image. Here those of the base are unknown: a variable that no ENV or ARG
+sets stays a variable, which the shell of the build expands.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.templates import Text
+from torusrun.orchestrator.images.definitions.definition import shell
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.training.recipe.near import did_you_mean
 
@@ -24,7 +29,9 @@ WITH_FLAGS = ("ADD", "COPY", "FROM", "HEALTHCHECK", "RUN")
 WITH_DOCUMENTS = ("ADD", "COPY", "RUN")
 HERE = re.compile(r"""\d*<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_.]*)\2""")  # at the beginning of a word
 FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
-DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+UNSAFE = re.compile(r"[\n\r\0]|\{\{|(?i:bootstrap:)")  # no quotes protect a default inside ${NAME:-...}
+BRACED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])((?:[^{}\\]|\\.|\$\{[^{}]*\})*))?\}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,6 @@ class Instruction:
     flags: tuple[tuple[str, str], ...] = ()
     documents: tuple[Document, ...] = ()
     lines: tuple[str, ...] = ()
-    escape: str = field(default="\\", compare=False)
 
     def wrong(self, message: str) -> SpecError:
         """The error about this instruction."""
@@ -68,34 +74,13 @@ class Instruction:
 def read(text: str, path: Path) -> list[Instruction]:
     """The instructions of a Dockerfile. Raises SpecError with the line of the first mistake."""
     lines = text.removeprefix("\ufeff").splitlines()
-    return list(_read(lines, str(path), _escape(lines)))
+    for number, line in enumerate(lines[:2], 1):  # '# syntax=...' may stand above it
+        if re.match(r"(?i)#\s*escape\s*=\s*`", line):
+            raise SpecError([Problem(Mark(str(path), number, 1), "'`' as on Windows: end lines that go on with '\\'")])
+    return list(_read(lines, str(path)))
 
 
-def is_dockerfile(path: Path, text: str) -> bool:
-    """Whether a file is a Dockerfile, by its name or its first instruction."""
-    if path.suffix in (".yaml", ".yml", ".def"):
-        return False
-    first = next((line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")), [])
-    return is_name(path.name) or (len(first) > 1 and first[0].upper() in ("FROM", "ARG"))
-
-
-def is_name(name: str) -> bool:
-    """Whether the last part of a path is a usual name of Dockerfiles, as in train.Dockerfile or Dockerfile.cpu."""
-    return re.fullmatch(r"(Dockerfile|Containerfile)(\..+)?|.+\.(?i:dockerfile)", name.rpartition("/")[2]) is not None
-
-
-def _escape(lines: list[str]) -> str:
-    """The character that continues a line, which a directive at the top can name."""
-    for line in lines:
-        match = DIRECTIVE.fullmatch(line.strip())
-        if not match:
-            break
-        if match[1].lower() == "escape":
-            return match[2]
-    return "\\"
-
-
-def _read(lines: list[str], source: str, escape: str) -> Iterator[Instruction]:
+def _read(lines: list[str], source: str) -> Iterator[Instruction]:
     at = 0
     while at < len(lines):
         start, at = at, at + 1
@@ -108,19 +93,17 @@ def _read(lines: list[str], source: str, escape: str) -> Iterator[Instruction]:
             line, at = lines[at], at + 1
             if pieces and (not line.strip() or line.lstrip().startswith("#")):
                 continue
-            goes_on = line.rstrip().endswith(escape)
-            pieces.append(line.rstrip().removesuffix(escape) if goes_on else line.rstrip())
-        found = _instruction(pieces, Mark(source, start + 1, 1), escape)
+            goes_on = line.rstrip().endswith("\\")
+            pieces.append(line.rstrip().removesuffix("\\") if goes_on else line.rstrip())
+        found = _instruction(pieces, Mark(source, start + 1, 1))
         documents = []
         for dash, quote, name in _begun(found):
             content, at = _document(lines, at, name, bool(dash), found)
             documents.append(Document(name, content, not quote))
-        yield Instruction(
-            found.word, found.text, found.mark, found.flags, tuple(documents), found.lines, escape
-        )  # fmt: skip
+        yield replace(found, documents=tuple(documents))
 
 
-def _instruction(pieces: list[str], mark: Mark, escape: str) -> Instruction:
+def _instruction(pieces: list[str], mark: Mark) -> Instruction:
     match = re.match(r"\s*([A-Za-z]+)(?:\s+|$)", pieces[0])
     word = match[1].upper() if match else ""
     if not match or word not in WORDS:
@@ -132,19 +115,17 @@ def _instruction(pieces: list[str], mark: Mark, escape: str) -> Instruction:
     while word in WITH_FLAGS and (flag := FLAG.match(text)):
         flags.append((flag[1], flag[2] or ""))
         text, lines = text[flag.end() :], []  # the lines are for reading alone
-    return Instruction(word, text, mark, tuple(flags), (), tuple(lines), escape)
+    return Instruction(word, text, mark, tuple(flags), (), tuple(lines))
 
 
-def _begun(one: Instruction) -> list[tuple[str, str, str]]:
+def _begun(step: Instruction) -> list[tuple[str, str, str]]:
     """('-' or '', its quote, its name) of every here-document of an instruction: a word that begins with `<<`."""
-    if one.word not in WITH_DOCUMENTS or "<<" not in one.text:
+    if step.word not in WITH_DOCUMENTS or "<<" not in step.text:
         return []
-    from torusrun.orchestrator.images.definitions.dockerfile.words import split  # imported late: it imports jinja2
-
     try:
-        found = [HERE.match(word) for word in split(one.text, one.escape)]
+        found = [HERE.match(word) for word in split(step.text)]
     except UserError as error:
-        raise one.wrong(str(error)) from None
+        raise step.wrong(str(error)) from None
     return [(match[1], match[2], match[3]) for match in found if match]
 
 
@@ -157,3 +138,104 @@ def _document(lines: list[str], at: int, name: str, dash: bool, of: Instruction)
             return "".join(f"{line}\n" for line in found), number + 1
         found.append(line)
     raise of.wrong(f"its here-document has no end; write a line {name!r} after it")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable that the shell expands, with its modifier, as in `${PATH}` or `${PATH:-/bin}`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A text with the variables in it whose values are unknown."""
+
+    parts: tuple[str | Variable, ...] = ()
+
+    @property
+    def plain(self) -> str | None:
+        """The text, or None if a part of it is unknown."""
+        return None if any(isinstance(part, Variable) for part in self.parts) else "".join(map(str, self.parts))
+
+    def shell(self) -> Text:
+        """One word of a shell that expands to this value. Raises UserError for a NUL."""
+        words = (f'"{part.text}"' if isinstance(part, Variable) else str(shell(part)) for part in self.parts)
+        return Text("".join(words) or "''")
+
+
+Known = Mapping[str, "str | None"]
+"""The variables that ENV and ARG have set; None if only the shell of the build knows the value."""
+
+
+def split(text: str) -> list[str]:
+    """The words of a text, with their quotes. Raises UserError if a quote is not closed."""
+    found, word, quote, at = [], "", "", 0
+    while at < len(text):
+        char = text[at]
+        taken = text[at : at + 2] if char == "\\" and quote != "'" else char
+        at += len(taken)
+        if not quote and taken.isspace():
+            found += [word] if word else []
+            word = ""
+            continue
+        if taken in ("'", '"') and quote in ("", taken):
+            quote = "" if quote else taken
+        word += taken
+    if quote:
+        raise UserError(f"a {quote} is not closed")
+    return [*found, *([word] if word else [])]
+
+
+def expand(word: str, known: Known) -> Expansion:
+    """A word without its quotes and with its variables expanded. Raises UserError for a modifier that is not known."""
+    merged: list[str | Variable] = []
+    for part in _parts(word, known):
+        if isinstance(part, str) and merged and isinstance(merged[-1], str):
+            merged[-1] += part
+        elif part:
+            merged.append(part)
+    return Expansion(tuple(merged))
+
+
+def _parts(word: str, known: Known) -> Iterator[str | Variable]:
+    quote, at = "", 0
+    while at < len(word):
+        char = word[at]
+        if char in ("'", '"') and quote in ("", char):
+            quote, at = ("" if quote else char), at + 1
+        elif char == "\\" and quote != "'" and at + 1 < len(word):
+            kept = quote == '"' and word[at + 1] not in '"$\\'
+            yield word[at : at + 2] if kept else word[at + 1]
+            at += 2
+        elif char == "$" and quote != "'":
+            parts, length = _variable(word[at + 1 :], known)
+            yield from parts
+            at += 1 + length
+        else:
+            yield char
+            at += 1
+
+
+def _variable(rest: str, known: Known) -> tuple[tuple[str | Variable, ...], int]:
+    """(the value of the variable with whose name `rest` begins, the length of its name)."""
+    if name := NAME.match(rest):
+        return _named(name[0], "", Expansion(), known), name.end()
+    if not rest.startswith("{"):
+        return ("$",), 0
+    match = BRACED.match(rest)
+    if not match:
+        raise UserError(f"'${rest[:40]}' is not a variable as ${{NAME}}, ${{NAME:-value}} or ${{NAME:+value}}")
+    return _named(match[1], match[2] or "", expand(match[3] or "", known), known), match.end()
+
+
+def _named(name: str, modifier: str, other: Expansion, known: Known) -> tuple[str | Variable, ...]:
+    if name not in known or (value := known[name]) is None:
+        inner = "".join(p.text if isinstance(p, Variable) else re.sub(r'([\\"$`}])', r"\\\1", p) for p in other.parts)
+        if UNSAFE.search(inner):
+            raise UserError(f"{inner!r} cannot be the default of ${name}: a definition would read it as its own text")
+        return (Variable(f"${{{name}{modifier}{inner}}}"),)
+    given = bool(value) if modifier.startswith(":") else True
+    if modifier.endswith("+"):
+        return other.parts if given else ()
+    return other.parts if modifier and not given else (value,)

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.templates import Text
+from torusrun.orchestrator.images.definitions.definition import line, shell
 from torusrun.orchestrator.images.definitions.dockerfile import stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
-from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction
+from torusrun.orchestrator.images.definitions.dockerfile.instructions import Expansion, Instruction, expand, split
 from torusrun.orchestrator.images.definitions.dockerfile.stages import BuildStage, Dockerfile
-from torusrun.orchestrator.images.definitions.dockerfile.words import Expansion, expand, split
-from torusrun.orchestrator.images.definitions.quoting import line, shell
 from torusrun.orchestrator.images.sif import own_platform
 
 COPIED = "/.torusrun-copied"
@@ -55,14 +54,14 @@ class Recipe:
 
     def fill(self) -> Recipe:
         """Raises SpecError, with the line of the Dockerfile, if an instruction cannot be expressed."""
-        for one in self.stage.instructions:
+        for step in self.stage.instructions:
             try:
-                if one.word in WITHOUT_EFFECT:
-                    self._note(one, WITHOUT_EFFECT[one.word])
+                if step.word in WITHOUT_EFFECT:
+                    self._note(step, WITHOUT_EFFECT[step.word])
                 else:
-                    getattr(self, f"_{one.word.lower()}")(one)
+                    getattr(self, f"_{step.word.lower()}")(step)
             except UserError as error:
-                raise error if str(error).startswith(one.mark.source) else one.wrong(str(error)) from None
+                raise error if str(error).startswith(step.mark.source) else step.wrong(str(error)) from None
         return self
 
     def runscript(self) -> list[Text]:
@@ -72,27 +71,27 @@ class Recipe:
             lines.append(Text(f'[ "$#" -gt 0 ] || set -- {_words(self.command)}'))
         return [*lines, Text(f'exec {_words(self.entrypoint)} "$@"'.replace("  ", " "))]
 
-    def _note(self, one: Instruction, why: str) -> None:
+    def _note(self, step: Instruction, why: str) -> None:
         if why:
-            self.notes.append(f"{one.mark.source}:{one.mark.line}: {one.word}: {why}")
+            self.notes.append(f"{step.mark.source}:{step.mark.line}: {step.word}: {why}")
 
-    def _expand(self, word: str, one: Instruction) -> Expansion:
-        return expand(word, self.known, one.escape)
+    def _expand(self, word: str) -> Expansion:
+        return expand(word, self.known)
 
-    def _plain(self, word: str, one: Instruction) -> str:
+    def _plain(self, word: str) -> str:
         """A word whose value must be known before the build."""
-        found = self._expand(word, one).plain
+        found = self._expand(word).plain
         if found is None:
             raise UserError(f"{word}: a variable in it is not set by ENV or ARG, so it is not known before the build")
         return found
 
-    def _arg(self, one: Instruction) -> None:
-        for name in (word.partition("=")[0] for word in split(one.text, one.escape)):
+    def _arg(self, step: Instruction) -> None:
+        for name in (word.partition("=")[0] for word in split(step.text)):
             if name not in {each for each, _ in self.environment}:  # ENV goes before ARG
-                self._set_argument(name, one)
+                self._set_argument(name, step)
 
-    def _set_argument(self, name: str, one: Instruction) -> None:
-        known = dict(stages.defaults(one, self.known, self.given))
+    def _set_argument(self, name: str, step: Instruction) -> None:
+        known = dict(stages.defaults(step, self.known, self.given))
         value = known.get(name, self.of.arguments.get(name, _platform().get(name)))
         if value is not None:
             self.known[name] = value
@@ -100,62 +99,60 @@ class Recipe:
         else:
             self.known.setdefault(name, "")  # Docker takes it for empty, and RUN does not have it
 
-    def _env(self, one: Instruction) -> None:
-        words = split(one.text, one.escape)
+    def _env(self, step: Instruction) -> None:
+        words = split(step.text)
         if not words:
             raise UserError("it names no variable")
         if "=" not in words[0]:  # the old form: ENV NAME all the rest
-            rest = one.text.partition(words[0])[2].strip()
+            rest = step.text.partition(words[0])[2].strip()
             pairs = [(words[0], rest)]
         else:
             pairs = [(word.partition("=")[0], word.partition("=")[2]) for word in words]
-        values = [(_name(name), self._expand(value, one)) for name, value in pairs]  # with what was before this line
+        values = [(_name(name), self._expand(value)) for name, value in pairs]  # with what was before this line
         self.environment += values
         for name, value in values:
             self.known[name] = value.plain
             self.post.append(Text(f"export {name}={value.shell()}"))
 
-    def _label(self, one: Instruction) -> None:
-        if not (words := split(one.text, one.escape)):
+    def _label(self, step: Instruction) -> None:
+        if not (words := split(step.text)):
             raise UserError("it names no label")
-        pairs = [word.partition("=")[::2] for word in words] if "=" in one.text else [(words[0], " ".join(words[1:]))]
+        pairs = [word.partition("=")[::2] for word in words] if "=" in step.text else [(words[0], " ".join(words[1:]))]
         for name, value in pairs:
-            plain = " ".join(self._plain(value, one).split())
+            plain = " ".join(self._plain(value).split())
             if plain:
-                self.labels[str(line(self._plain(name, one), "label"))] = str(line(plain, "label"))
+                self.labels[str(line(self._plain(name), "label"))] = str(line(plain, "label"))
 
-    def _workdir(self, one: Instruction) -> None:
-        place = Expansion(tuple(part for word in [one.text] for part in self._expand(word, one).parts))
+    def _workdir(self, step: Instruction) -> None:
+        place = Expansion(tuple(part for word in [step.text] for part in self._expand(word).parts))
         absolute = place.parts and (not isinstance(place.parts[0], str) or place.parts[0].startswith("/"))
         between = () if self.folder.plain == "/" else ("/",)
         self.folder = place if absolute else Expansion((*self.folder.parts, *between, *place.parts))
         self.post += [Text(f"mkdir -p {place.shell()}"), Text(f"cd {place.shell()}")]  # `&&` would hide a failure
 
-    def _user(self, one: Instruction) -> None:
-        if self._plain(one.text, one).partition(":")[0] not in ("root", "0"):
-            self._note(one, "it has no effect: the build runs as root, and the ranks as you")
+    def _user(self, step: Instruction) -> None:
+        if self._plain(step.text).partition(":")[0] not in ("root", "0"):
+            self._note(step, "it has no effect: the build runs as root, and the ranks as you")
 
-    def _shell(self, one: Instruction) -> None:
-        if not (words := one.json()):
+    def _shell(self, step: Instruction) -> None:
+        if not (words := step.json()):
             raise UserError('write it as SHELL ["/bin/bash", "-c"]')
         self.shell = words
 
-    def _entrypoint(self, one: Instruction) -> None:
-        self.entrypoint, self.command = self._started(one), []
+    def _entrypoint(self, step: Instruction) -> None:
+        self.entrypoint, self.command = self._started(step), []
 
-    def _cmd(self, one: Instruction) -> None:
-        self.command = self._started(one)
+    def _cmd(self, step: Instruction) -> None:
+        self.command = self._started(step)
 
-    def _started(self, one: Instruction) -> list[str]:
-        found = one.json()
-        return [*self.shell, one.text] if found is None else found
+    def _started(self, step: Instruction) -> list[str]:
+        found = step.json()
+        return [*self.shell, step.text] if found is None else found
 
-    def _run(self, one: Instruction) -> None:
-        if self.stage.scratch:
-            raise UserError("an empty image has no program; begin this stage with an image")
-        if PIP_USER.search(one.text):
-            self._note(one, "--user installs below the home of root, which the ranks cannot read; leave it out")
-        for name, value in one.flags:
+    def _run(self, step: Instruction) -> None:
+        if PIP_USER.search(step.text):
+            self._note(step, "--user installs below the home of root, which the ranks cannot read; leave it out")
+        for name, value in step.flags:
             kind = re.search(r"(?:^|,)type=([a-z]+)", value)
             if name == "mount" and kind and kind[1] in ("cache", "tmpfs"):
                 continue  # without it the result is the same
@@ -168,32 +165,34 @@ class Recipe:
                 raise UserError(f"--mount={value}: a build cannot mount it; {copy} the files before this line")
             if (name, value) != ("network", "default"):
                 raise UserError(f"--{name}={value}: no runtime has this; leave it out")
-        script = one.text
-        if one.documents and re.fullmatch(r"<<-?\S+", one.text):
-            script = one.documents[0].content
+        script = step.text
+        if step.documents and re.fullmatch(r"<<-?\S+", step.text):
+            script = step.documents[0].content
             if script.startswith("#!"):
                 raise UserError("a here-document with '#!' cannot be run; COPY it as a file, and run that")
-        elif one.documents:
-            script += "\n" + "".join(f"{document.content}{document.name}\n" for document in one.documents)
-        elif len(one.lines) > 1 and not re.search(r"[#']", one.text) and not any(p.endswith("\\") for p in one.lines):
-            script = "\\\n".join(one.lines).lstrip()
-        where = f"{Path(one.mark.source).name}:{one.mark.line}"
-        shown = " ".join(one.text.split())[:SHOWN]
+        elif step.documents:
+            script += "\n" + "".join(f"{document.content}{document.name}\n" for document in step.documents)
+        elif (
+            len(step.lines) > 1 and not re.search(r"[#']", step.text) and not any(p.endswith("\\") for p in step.lines)
+        ):
+            script = "\\\n".join(step.lines).lstrip()
+        where = f"{Path(step.mark.source).name}:{step.mark.line}"
+        shown = " ".join(step.text.split())[:SHOWN]
         self.post.append(Text(f": {shell(f'{where}: RUN {shown}')}"))  # the log has it, as every command of %post
-        self.post.append(_command(one.json(), self.shell, script))
+        self.post.append(_command(step.json(), self.shell, script))
 
-    def _add(self, one: Instruction) -> None:
-        self._copy(one)
+    def _add(self, step: Instruction) -> None:
+        self._copy(step)
 
-    def _copy(self, one: Instruction) -> None:
-        if one.documents:
-            return self._inline(one)
-        words = one.json() or split(one.text, one.escape)
+    def _copy(self, step: Instruction) -> None:
+        if step.documents:
+            return self._inline(step)
+        words = step.json() or split(step.text)
         if len(words) < 2:
             raise UserError("it needs a source and a destination")
-        *sources, to = [self._expand(word, one) for word in words]
-        owner, mode = (self._expand(one.flag(name), one) for name in ("chown", "chmod"))
-        if unknown := [n for n, _ in one.flags if n not in ("from", "chown", "chmod", "link")]:
+        *sources, to = [self._expand(word) for word in words]
+        owner, mode = (self._expand(step.flag(name)) for name in ("chown", "chmod"))
+        if unknown := [n for n, _ in step.flags if n not in ("from", "chown", "chmod", "link")]:
             mend = "write the pattern into .dockerignore" if unknown[0] == "exclude" else "leave it out"
             raise UserError(f"--{unknown[0]}: no runtime has this; {mend}")
         folder = len(sources) > 1 or (to.plain or "").endswith(("/", "."))
@@ -202,8 +201,8 @@ class Recipe:
         for word, source in zip(words, sources, strict=False):
             if source.plain is None:
                 raise UserError(f"{word}: a variable in it is not set by ENV or ARG")
-            for place in self._sources(one, source.plain):
-                unpacked = one.word == "ADD" and ARCHIVE.fullmatch(place)
+            for place in self._sources(step, source.plain):
+                unpacked = step.word == "ADD" and ARCHIVE.fullmatch(place)
                 if owner.parts:
                     self.post.append(Text(f"chown -R {owner.shell()} {shell(place)}"))
                 if mode.parts:
@@ -211,22 +210,19 @@ class Recipe:
                 verb = "unpacked" if unpacked else "copied_into" if folder else "copied"
                 self.post.append(Text(f"{verb} {shell(place)} {to.shell()}"))
 
-    def _sources(self, one: Instruction, source: str) -> list[str]:
+    def _sources(self, step: Instruction, source: str) -> list[str]:
         """The places in the build of all that a source names, after %files has brought it there."""
-        if one.word == "ADD" and re.match(r"(https?|ftp)://|git@|.+\.git(#|$)", source):
+        if step.word == "ADD" and re.match(r"(https?|ftp)://|git@|.+\.git(#|$)", source):
             how = f"git clone {source}" if ".git" in source else f"curl -fsSL {source} -o FILE"
             raise UserError(f"{source}: no runtime downloads it; write `RUN {how}`")
-        if origin := stages.source(one, stages.labels(self.of.stages)):
+        if origin := stages.source(step, stages.labels(self.of.stages)):
             if re.search(r"[\s*?\[\]]", source):
                 raise UserError(f"--from: {source!r}: a pattern or a space cannot be copied; name files and folders")
-            if source.strip("/.") == "" and any(stage.scratch and stage.label == origin for stage in self.of.stages):
-                raise UserError(f"--from: {source!r}: all of an empty stage cannot be copied; name files and folders")
             # a folder keeps its name here, so that its content can be told from the folder itself
             found = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
         else:
-            paths = self.context.find(source, one)
+            paths = self.context.find(source, step)
             found = [("", self.take(path), self.context.name(path)) for path in paths]
-            self._note(one, self.context.note if self.context.folder in paths else "")
         places = []
         for origin, path, name in found:
             above, safe = f"{COPIED}/{len(self.files)}", _safe(name)
@@ -236,14 +232,14 @@ class Recipe:
                 self.post.append(Text(f"mv {above}/{safe} {shell(places[-1])}"))
         return places
 
-    def _inline(self, one: Instruction) -> None:
+    def _inline(self, step: Instruction) -> None:
         """A file whose content is a here-document."""
-        *_, to = split(HERE_WORD.sub("document", one.text), one.escape)
-        for document in one.documents:
+        *_, to = split(HERE_WORD.sub("document", step.text))
+        for document in step.documents:
             if document.expanded and "$" in document.content:
                 raise UserError(f"variables in the here-document {document.name} are not expanded; "
                                 f"write <<'{document.name}', or RUN with `cat <<{document.name} > FILE`")  # fmt: skip
-            place = self._expand(to, one)
+            place = self._expand(to)
             if (place.plain or "").endswith("/"):
                 place = Expansion((*place.parts, document.name))
             self.post.append(Text(f'mkdir -p "$(dirname {place.shell()})"'))

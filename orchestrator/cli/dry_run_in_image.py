@@ -1,0 +1,38 @@
+"""The container of a dry run: the runtime that the job will find, and the command that starts rank 0's program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torusrun.orchestrator.images.command import SecretVariables
+from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
+from torusrun.orchestrator.job.image import stage
+from torusrun.orchestrator.job.image.contained import start
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.image.login import login
+from torusrun.orchestrator.run.plan.plan import Plan
+
+ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
+
+
+def runtime(plan: Plan, notes: list[str]) -> Runtime:
+    """The runtime on this machine with the site's modules, or the one that the job is assumed to have."""
+    here = login(plan.site)
+    if here.runtime:
+        return here.runtime
+    command = plan.site.container.runtime or COMMANDS[0]
+    notes.append(f"no container runtime is found here ({here.asked}); the job is assumed to find {command}")
+    return Runtime(command, "singularity" if "singularity" in command else "apptainer", ASSUMED_VERSION)
+
+
+def command(
+    order: LaunchOrder, environment: Mapping[str, str], attempt: Attempt, hidden: Mapping[str, str]
+) -> list[str]:
+    """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
+    image, argv = order.roles[0].container, order.roles[0].program.argv
+    assert image
+    if image.stage:
+        image = replace(image, image=str(stage.below(image.stage, image.sha256)))
+    return list(start(image, argv, environment, {}, attempt.rank_variables(0), SecretVariables(hidden)).argv)

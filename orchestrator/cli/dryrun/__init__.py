@@ -1,1 +1,0 @@
-"""The dry run of submit: it calls the same functions, and writes nothing."""

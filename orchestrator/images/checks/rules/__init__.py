@@ -1,1 +1,0 @@
-"""The rules of the checks: facts in, findings out. Each file checks one subject."""

@@ -1,0 +1,108 @@
+"""Connects the ranks of a run's roles: where each role is, when it is ready, and when its ranks may start.
+
+The first rank of a role records the address and port of the role as soon as its wrapper runs. It holds the port until
+its program starts. Every wrapper reads these records of all roles, and waits for the roles that its own comes after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting, open_meeting
+from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.orchestrator.keys.role_words import filled
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.program.what_runs import Program, role_environment
+
+READY, SILENT = "ready", "silent"  # states of a service that is ready, or was and does not answer now
+LOOK_S = 0.2
+
+
+@dataclass(frozen=True)
+class RolePlace:
+    """Where a role is: its hosts, and the address and port of its first rank's host."""
+
+    hosts: tuple[str, ...]
+    address: str
+    port: int
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The values for {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url}; the hosts are parted by commas."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return {
+            "hosts": ",".join(self.hosts),
+            "address": self.address,
+            "port": str(self.port),
+            "url": f"http://{address}:{self.port}",
+        }
+
+
+class Roles:
+    """The roles of an attempt, for the wrapper of `rank`. Raises SiteError if a role never records where it is."""
+
+    def __init__(self, rank: Rank, held: contextlib.ExitStack) -> None:
+        self.rank = rank
+        self.on_one_host = len(rank.placement.hosts) == 1
+        self._port: socket.socket | None = None
+        if rank.leads:
+            self._port = held.enter_context(open_meeting(rank.attempt.role_place(rank.role.name), self.interface))
+        self.places = {role.name: self._place(role.name) for role in rank.order.roles}
+
+    @property
+    def interface(self) -> str | None:
+        """The network interface of the roles' ports: that of other hosts is not needed on one host."""
+        return "lo" if self.on_one_host else self.rank.order.interface
+
+    @property
+    def own(self) -> RolePlace:
+        """The place of the rank's own role."""
+        return self.places[self.rank.role.name]
+
+    def wait(self, asked: Callable[[], bool]) -> None:
+        """Wait until the roles that this one comes after are ready. Raises StoppedBeforeStart if `asked` is true."""
+        for name in self.rank.role.after:
+            while not is_ready(self.rank.attempt, name):
+                if asked():
+                    raise StoppedBeforeStart
+                time.sleep(LOOK_S)
+
+    def free_port(self) -> None:
+        """Stop holding the role's port: its program is about to use it."""
+        if self._port:
+            self._port.close()
+
+    def variables(self) -> dict[str, str]:
+        """The variables with the places of all roles."""
+        each = (role_environment(name, place.hosts, place.address, place.port) for name, place in self.places.items())
+        return {name: value for variables in each for name, value in variables.items()}
+
+    def filled(self, program: Program) -> Program:
+        """The program with the places that its arguments and variables have in braces."""
+        facts = {name: place.facts for name, place in self.places.items()}
+        port = str(self.own.port)
+        environment = {name: filled(value, facts, port) for name, value in program.environment.items()}
+        return replace(program, argv=tuple(filled(word, facts, port) for word in program.argv), environment=environment)
+
+    def _place(self, name: str) -> RolePlace:
+        address, port = meeting(self.rank.attempt.role_place(name))
+        hosts = dict.fromkeys(slot.host for slot in self.rank.placement.of_role(name))
+        return RolePlace(tuple(hosts), address, port)
+
+
+def is_ready(attempt: Attempt, name: str) -> bool:
+    """Whether the role has been ready in this attempt."""
+    with contextlib.suppress(SiteError):
+        return (read_object(attempt.role_state(name)) or {}).get("state") in (READY, SILENT)
+    return False
+
+
+def record(attempt: Attempt, name: str, state: str, **more: str | float) -> None:
+    """Record the state of a role for the wrappers of other roles, and for `status`."""
+    write_json(attempt.role_state(name), {"state": state, "t": time.time(), **more})

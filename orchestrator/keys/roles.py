@@ -1,0 +1,74 @@
+"""The keys of a role: one of several programs in one allocation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torusrun.orchestrator.keys import kinds
+from torusrun.training.recipe.key import Limits, key
+
+ROLE_NAME = kinds.text_kind(
+    "a role's name", "[a-z][a-z0-9_]{0,30}", "use small letters, digits and '_', beginning with a letter, at most 31"
+)
+RESTARTS = Limits(at_least=0, at_most=1000)
+
+
+@dataclass(frozen=True)
+class StopSettings:
+    """How the command is stopped when its time limit is near or its user cancels it."""
+
+    signal: Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"] = key(
+        "SIGTERM", "the signal that every rank's command gets"
+    )
+    before_s: Annotated[float, kinds.DURATION] | None = key(
+        None, "how long before the time limit; default: the site's stop_before", name="before"
+    )
+
+
+@dataclass(frozen=True)
+class Ready:
+    """When a service is ready; without a key, once it has started. Its first rank's host checks it, every second."""
+
+    http: Annotated[str, kinds.URL_PATH] | None = key(
+        None, "a path, as /health, for which its port answers with a 2xx status"
+    )
+    tcp: bool = key(False, "whether its port accepts connections")
+    log: Annotated[str, kinds.REGULAR] | None = key(None, "a regular expression that a line of its output matches")
+    file: Annotated[str, kinds.LINE] | None = key(None, "a file that exists; relative to its working directory")
+    within_s: Annotated[float, kinds.DURATION] = key(
+        600.0, "how long it may take after its start; then the attempt ends", name="within"
+    )
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The names of its checks."""
+        return tuple(name for name in ("http", "tcp", "log", "file") if getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Role:
+    """One of several programs of a run."""
+
+    nodes: Annotated[int, kinds.NODES] = key(1, "nodes of its own")
+    on: Annotated[str, ROLE_NAME] | None = key(None, "the role on whose nodes it runs, in place of nodes of its own")
+    ranks_per_node: Annotated[int, kinds.PER_NODE] | None = key(
+        None, "ranks on each of its nodes; default: 1, of the main role the site's node.ranks"
+    )
+    gpus: Annotated[int, kinds.NONE_OR_MORE] | None = key(
+        None, "GPUs of each of its nodes; default: all that roles on its nodes leave, with 'on' none"
+    )
+    command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
+        (), "its program, one word each; {port}, {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url} are filled in"
+    )
+    env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
+        {}, "its environment variables besides the run's, which have the secrets"
+    )
+    after: tuple[Annotated[str, ROLE_NAME], ...] = key((), "roles that must be ready before it starts")
+    ready: Ready = key(Ready(), "when it is ready")
+    alive: bool = key(False, "end the attempt if the service, once ready, fails its check for a minute")
+    restart: Annotated[int, RESTARTS] = key(
+        0, "times that each of its ranks is started again after an end; then such an end is the attempt's"
+    )
+    stop: StopSettings = key(StopSettings(), "how it is stopped")
+    main: bool = key(False, "this role is the run: the run ends with it, and its checkpoints are those of the run")

@@ -1,0 +1,83 @@
+"""Checks between the keys of a run's roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.keys.main_role import MAIN, main_name, services
+from torusrun.orchestrator.keys.role_words import referred
+from torusrun.orchestrator.keys.roles import Role
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.shared import plain
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.plan.roles import home, order
+from torusrun.training.counted import counted
+from torusrun.training.recipe.near import did_you_mean
+
+
+def misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """(key, error) for every key of a role that does not fit others."""
+    if not run.roles:
+        return
+    known = list(dict.fromkeys((main_name(run), *run.roles)))
+    if MAIN in run.roles and not run.roles[MAIN].main:
+        yield f"roles.{MAIN}", f"'roles.{MAIN}' is the name of the run's own program; choose another name"
+    yield from _references(run, known)
+    for name, role in run.roles.items():
+        for other in role.after:
+            if other not in known or other == name:
+                wrong = "itself" if other == name else f"{other!r}, which is not a role{did_you_mean(other, known)}"
+                yield f"roles.{name}.after", f"'roles.{name}.after' names {wrong}"
+    try:
+        order(run)
+    except ValueError as circle:
+        yield "roles", f"'roles': {circle} wait for one another by their 'after'; take one of them out"
+    for name, role in services(run).items():
+        yield from _of_service(run, site, name, role, known)
+    yield from _gpus(run, site)
+
+
+def _references(run: RunSpec, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Every name in braces that is not a role."""
+    main = main_name(run)
+    texts = {main: (*run.command, *plain(run.env).values())}
+    texts |= {name: (*role.command, *plain(role.env).values()) for name, role in services(run).items()}
+    for name, own in texts.items():
+        for other in sorted(referred(own) - {*known}):
+            key = f"roles.{name}.command" if name in run.roles else "command"
+            yield key, f"'{key}' names the role {other!r}, which the run does not have{did_you_mean(other, known)}"
+
+
+def _of_service(run: RunSpec, site: Site, name: str, role: Role, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    key = f"roles.{name}"
+    if not role.command or not role.command[0]:
+        yield f"{key}.command", f"'{key}.command' is missing: it is the program of the role"
+    if role.on is not None:
+        owner = run.roles.get(role.on)
+        if role.on not in known or role.on == name:
+            yield f"{key}.on", f"'{key}.on': {role.on!r} is not another role{did_you_mean(role.on, known)}"
+        elif owner and owner.on is not None:
+            yield f"{key}.on", f"'{key}.on': {role.on!r} is on {owner.on!r} itself; write 'on: {owner.on}'"
+        if role.nodes != 1:
+            yield f"{key}.nodes", f"'{key}.nodes' and '{key}.on' exclude each other; leave one of them out"
+    elif role.nodes > 1 and schedulers.get(site.scheduler).traits.one_machine:
+        yield f"{key}.nodes", f"'{key}.nodes' must be 1 on a local site: it is this machine"
+    if len(role.ready.checks) > 1:
+        yield f"{key}.ready", f"'{key}.ready' has {' and '.join(role.ready.checks)}; keep one of them"
+    if role.alive and not (role.ready.http or role.ready.tcp):
+        yield f"{key}.alive", f"'{key}.alive' repeats the check of '{key}.ready', which has neither http nor tcp"
+
+
+def _gpus(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """Every role on whose nodes the roles take more GPUs than a node has."""
+    for name in (main_name(run), *services(run)):
+        if home(run, site, name) != name:
+            continue
+        roles = [name, *(other for other in run.roles if other != name and home(run, site, other) == name)]
+        asked = {other: run.roles[other].gpus or 0 for other in roles if other in run.roles}
+        if sum(asked.values()) > site.node.gpus:
+            has = counted(site.node.gpus, "GPU") if site.node.gpus else "no GPUs (node.gpus of the site)"
+            key = f"roles.{next(other for other, count in asked.items() if count)}.gpus"
+            together = " and ".join(map(repr, asked))
+            yield key, f"'{key}': {together} take {sum(asked.values())} GPUs of a node together, which has {has}"

@@ -1,0 +1,111 @@
+"""The roles of a run on its nodes: their hosts, ranks and shares of the GPUs, and the order in which they start.
+
+The ranks of all roles are one launch: first those of the main role, in the order of its grid, then those of services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.keys.main_role import awaited, main_name, services
+from torusrun.orchestrator.keys.roles import Role
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.place.placement.mapping import Placement, Slot
+
+
+def own_nodes(run: RunSpec, site: Site) -> int:
+    """The nodes that services have besides those of the main role. On one machine all roles share it."""
+    if schedulers.get(site.scheduler).traits.one_machine:
+        return 0
+    return sum(role.nodes for role in services(run).values() if role.on is None)
+
+
+def home(run: RunSpec, site: Site, name: str) -> str:
+    """The role whose nodes `name` runs on: itself, if it has nodes of its own."""
+    role = run.roles.get(name)
+    if role is None or role.main:
+        return name
+    shared = main_name(run) if schedulers.get(site.scheduler).traits.one_machine else name
+    return role.on or shared
+
+
+def ranks_per_node(role: Role) -> int:
+    """The ranks of a service on each of its nodes."""
+    return role.ranks_per_node or 1
+
+
+def ranks_of_services(run: RunSpec, site: Site) -> int:
+    """The number of ranks of all services."""
+    return sum(_nodes(run, site, name) * ranks_per_node(role) for name, role in services(run).items())
+
+
+def most_on_a_node(run: RunSpec, site: Site, main_ranks: int) -> int:
+    """The largest number of ranks of all roles on one node; `main_ranks` are those of the main role on each of its."""
+    totals = {main_name(run): main_ranks}
+    for name, role in services(run).items():
+        where = home(run, site, name)
+        totals[where] = totals.get(where, 0) + ranks_per_node(role)
+    return max(totals.values())
+
+
+def with_services(run: RunSpec, site: Site, placement: Placement, hosts: Sequence[str]) -> Placement:
+    """The placement of the main role with the ranks of the services added, on other `hosts` of the job or beside it.
+
+    Raises SiteError if the job has too few hosts.
+    """
+    if not run.roles:
+        return placement
+    main = main_name(run)
+    own = {main: placement.hosts}
+    free = [host for host in dict.fromkeys(hosts) if host not in placement.hosts]
+    for name, role in services(run).items():
+        if home(run, site, name) == name:
+            own[name], free = free[: role.nodes], free[role.nodes :]
+            if len(own[name]) < role.nodes:
+                raise SiteError(f"the job has too few hosts: none is left for the role {name!r}")
+    slots = list(placement.slots)
+    for name, role in services(run).items():
+        for host in own[home(run, site, name)]:
+            for _ in range(ranks_per_node(role)):
+                here = sum(slot.host == host for slot in slots)
+                slots.append(Slot(len(slots), host, here, (), name))
+    named = [replace(slot, role=main) if not slot.role else slot for slot in slots]
+    return replace(placement, slots=tuple(named))
+
+
+def gpus(run: RunSpec, site: Site, name: str) -> tuple[int, ...] | None:
+    """The numbers of a role's GPUs among those that a node of it has; None if it has all of them."""
+    where = home(run, site, name)
+    sharing = [other for other in run.roles if other != where and home(run, site, other) == where]
+    owner = run.roles.get(where, Role())
+    if not site.node.gpus or not (sharing or owner.gpus is not None):
+        return None
+    taken = {other: run.roles[other].gpus or 0 for other in sharing}
+    first = site.node.gpus - sum(taken.values()) if owner.gpus is None else owner.gpus
+    for other, count in [(where, first), *taken.items()]:
+        if other == name:
+            begins = 0 if other == where else first + sum(list(taken.values())[: sharing.index(other)])
+            return tuple(range(begins, begins + count))
+    return None
+
+
+def order(run: RunSpec) -> list[str]:
+    """The roles in an order in which each follows those that it waits for. Raises ValueError with a circle."""
+    waits = awaited(run)
+    done: list[str] = []
+    while left := [name for name in waits if name not in done]:
+        ready = [name for name in left if all(other in done or other not in waits for other in waits[name])]
+        if not ready:
+            raise ValueError(" and ".join(left))
+        done += ready
+    return done
+
+
+def _nodes(run: RunSpec, site: Site, name: str) -> int:
+    """The number of nodes on which a service runs."""
+    where = home(run, site, name)
+    return run.nodes if where == main_name(run) else run.roles[where].nodes

@@ -1,0 +1,130 @@
+"""The roles of a run: their keys, their hosts, ranks and GPUs, and the words that are filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.main_role import awaited, main_name, services
+from torusrun.orchestrator.keys.role_words import filled
+from torusrun.orchestrator.keys.roles import Role
+from torusrun.orchestrator.keys.run import RunSpec
+from torusrun.orchestrator.keys.site import Node, Site
+from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.plan.roles import gpus, order, with_services
+from torusrun.orchestrator.run.program.what_runs import ranks_environment
+
+SLURM = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4, gpus=4))
+HEAD = "name: x\nsite: site.yaml\ncode: none\n"
+GRPO = """
+roles:
+  rollout: {nodes: 2, command: [serve, "{port}"], ready: {http: /health, within: 20m}}
+  judge: {on: rollout, gpus: 1, command: [judge]}
+  trainer: {nodes: 4, command: [train, "{rollout.url}"], after: [rollout, judge], main: true}
+"""
+
+
+def planned(folder: Path, text: str) -> Plan:
+    (folder / "site.yaml").write_text("scheduler: slurm\nlauncher: srun\nnode: {ranks: 4, gpus: 4}\n")
+    (folder / "run.yaml").write_text(HEAD + text)
+    return plan(folder / "run.yaml")
+
+
+def refused(folder: Path, text: str) -> str:
+    with pytest.raises(UserError) as error:
+        planned(folder, text)
+    return str(error.value)
+
+
+def test_the_main_role_is_the_run_and_the_others_are_its_services(tmp_path: Path) -> None:
+    made = planned(tmp_path, GRPO)
+    assert (made.run.nodes, made.run.command, made.ranks) == (4, ("train", "{rollout.url}"), 16)
+    assert (made.all_nodes, made.all_ranks, made.most_ranks_on_a_node) == (6, 16 + 2 + 2, 4)
+    assert main_name(made.run) == "trainer" and list(services(made.run)) == ["rollout", "judge"]
+    assert order(made.run) == ["rollout", "judge", "trainer"]
+
+
+def test_a_training_has_services_without_being_a_role(tmp_path: Path) -> None:
+    made = planned(tmp_path, "nodes: 2\ntrain: {data: digits}\nroles: {board: {on: main, command: [tensorboard]}}\n")
+    assert (main_name(made.run), made.run.nodes, made.all_nodes) == ("main", 2, 2)
+    assert made.most_ranks_on_a_node == 5
+
+
+def test_a_main_role_that_is_the_run_itself_comes_after_the_services_that_do_not_wait_for_it() -> None:
+    given = {"a": (), "b": ("a",), "c": ("main",), "d": ("c",)}
+    run = RunSpec("x", "x", roles={name: Role(command=("y",), after=after) for name, after in given.items()})
+    assert awaited(run)["main"] == ("a", "b")
+    assert order(run) == ["a", "b", "main", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place_and_words"),
+    [
+        ("{a: {main: true, command: [x]}, b: {main: true, command: [y]}}", "run.yaml:4:50: 'roles.b.main': 'a' is"),
+        ("{a: {main: true, command: [x], on: b}, b: {command: [y]}}", "'roles.a.on' is a key of services"),
+        ("{a: {main: true, command: [x]}}\ncommand: [z]", "run.yaml:5:10: 'command' stands in the run"),
+        ("{a: {main: true, command: [x]}, b: {command: [y]}}\nnodes: 3", "'nodes' is 3, and the roles have 2"),
+        ("{a: {main: true, command: [x], after: [c]}, b: {command: [y]}}", "'roles.a.after' names 'c', which is not"),
+        ("{a: {main: true, command: [x, '{bb.url}']}, b: {command: [y]}}", "names the role 'bb', which the run does"),
+        ("{a: {main: true, command: [x], after: [b]}, b: {command: [y], after: [a]}}", "a and b wait for one"),
+        ("{b: {nodes: 2, on: main, command: [y]}}", "'roles.b.nodes' and 'roles.b.on' exclude"),
+        ("{b: {on: c, command: [y]}, c: {on: main, command: [z]}}", "write 'on: main'"),
+        ("{b: {on: main, gpus: 5, command: [y]}}", "take 5 GPUs of a node together, which has 4 GPUs"),
+        ("{b: {nodes: 1}}", "'roles.b.command' is missing"),
+        ("{b: {command: [y], alive: true}}", "'roles.b.alive' repeats the check of 'roles.b.ready'"),
+        ("{b: {command: [y], ready: {log: '('}}}", "is not a regular expression"),
+        ("{b: {command: [y], ready: {tcp: true, http: /}}}", "'roles.b.ready' has http and tcp; keep one of them"),
+        ("{main: {command: [y]}}", "choose another name"),
+        ("{B: {command: [y]}}", "is not a role's name"),
+    ],
+)  # fmt: skip
+def test_a_role_that_does_not_fit_is_refused_with_its_place(tmp_path: Path, text: str, place_and_words: str) -> None:
+    own = "" if "main: true" in text else "\ncommand: [x]"
+    assert place_and_words in refused(tmp_path, f"roles: {text}{own}\n")
+
+
+def test_services_have_the_hosts_that_the_main_role_leaves(tmp_path: Path) -> None:
+    run = planned(tmp_path, GRPO).run
+    placement = place(Grid((4, 4)), ["a", "b", "c", "d"], 4)
+    whole = with_services(run, SLURM, placement, ["e", "a", "b", "c", "d", "f"])
+    places = {name: [(slot.rank, slot.host, slot.local_rank) for slot in whole.of_role(name)] for name in run.roles}
+    assert places["rollout"] == [(16, "e", 0), (17, "f", 0)] and places["judge"] == [(18, "e", 1), (19, "f", 1)]
+    assert whole.hostfile.split() == [*"aaaabbbbccccdddd", "e", "f", "e", "f"]
+    assert Placement.from_json(whole.as_json()) == whole
+
+
+def test_each_role_has_torchruns_variables_of_its_own(tmp_path: Path) -> None:
+    run = planned(tmp_path, GRPO).run
+    whole = with_services(run, SLURM, place(Grid((4, 4)), [*"abcd"], 4), [*"abcdef"])
+    own = ranks_environment(whole, whole.of_role("judge")[1].rank, "x", 1)
+    assert {name: own[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "TORUSRUN_ROLE")} == {
+        "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "NODE_RANK": "1", "TORUSRUN_ROLE": "judge",
+    }  # fmt: skip
+    assert "TORUSRUN_GRID" not in own
+
+
+def test_roles_on_the_same_nodes_share_their_gpus(tmp_path: Path) -> None:
+    run = planned(tmp_path, GRPO).run
+    assert [gpus(run, SLURM, name) for name in ("trainer", "rollout", "judge")] == [None, (0, 1, 2), (3,)]
+    beside = RunSpec("x", "x", command=("y",), roles={"b": Role(on="main", command=("z",))})
+    assert [gpus(beside, SLURM, name) for name in ("main", "b")] == [(0, 1, 2, 3), ()]
+
+
+@given(st.text(alphabet="{}portulas. \"':\\$x"))
+def test_only_the_places_of_roles_are_filled_in(text: str) -> None:
+    made = filled(text, {"rollout": {"url": "U", "port": "P", "hosts": "H", "address": "A"}}, "7")
+    if "{port}" not in text:
+        assert made == text
+
+
+def test_a_json_argument_keeps_its_braces() -> None:
+    facts = {"server": {"url": "http://h:1", "port": "1", "hosts": "h", "address": "h"}}
+    words = '{"url": "{server.url}", "own": {port}, "other": {unknown.url}, "n": {"server": {}}}'
+    expected = '{"url": "http://h:1", "own": 2, "other": {unknown.url}, "n": {"server": {}}}'
+    assert filled(words, facts, "2") == expected
