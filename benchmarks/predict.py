@@ -95,7 +95,7 @@ def _rows(
         return [statistics.median(found) for found in times]
 
     for size, time_s in zip(SIZES_BYTES, together(lab, hosts, per_node, reduce), strict=True):
-        yield MeasuredTime(link, "all_reduce", len(groups[0]), size * flows, time_s)
+        yield MeasuredTime(link, len(groups[0]), size * flows, time_s)
 
 
 def predictions(count: int, seed: int, links: Mapping[str, Fit]) -> list[Predicted]:

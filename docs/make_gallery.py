@@ -106,7 +106,6 @@ def main() -> None:
         terminal("sweep", "torusrun status digits --best accuracy", home=home)
         racks = "torusrun plan examples/racks/run.yaml --hosts examples/racks/hosts.txt"
         terminal("plan", racks, home=home, columns=PLAN_COLUMNS)
-        torusrun(*racks.split()[1:], "--svg", str(GALLERY / "placement.svg"))
         page("report", run, Path(home))
         page("sweep-report", sweep, Path(home))
 

@@ -16,7 +16,7 @@ from benchmarks.large_batch.cell import SIDES, Cell, cells
 from benchmarks.large_batch.results import UNSTABLE, Found, Scores, missing, read
 from benchmarks.large_batch.results import found as found_in
 from benchmarks.large_batch.study import CHOOSES, MNIST
-from torusrun.orchestrator.show.page.chart import Chart, ChartLine
+from torusrun.orchestrator.show.page.charts import Chart, ChartLine
 from torusrun.training.recipe.published import names
 from torusrun.training.recipe.train import Train
 
@@ -215,14 +215,14 @@ def over_batches(scores: Scores) -> Chart:
         if have:
             band = [(x, one.mean - one.error, one.mean + one.error) for x, one in have]
             name = f"{NAMES[side]}, {'best rate' if rate is None else 'by the rule'}"
-            lines.append(ChartLine(name, [[(x, one.mean) for x, one in have]], number, "dots", [band]))
+            lines.append(ChartLine(name, [(x, one.mean) for x, one in have], number, True, band))
     return Chart("accuracy over the batch", "images a step", lines)
 
 
 def over_rates(scores: Scores) -> Chart:
     curves = {side: _curve(scores, Cell(side, LARGE)) for side in SIDES}
     lines = [
-        ChartLine(NAMES[side], [points], 2 * number + 1, "dots")
+        ChartLine(NAMES[side], points, 2 * number + 1, True)
         for number, (side, points) in enumerate(curves.items())
         if points
     ]

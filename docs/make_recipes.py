@@ -20,7 +20,7 @@ HEAD = """# Recipes: the record trainings
 Made by `python docs/make_recipes.py` from the files in `training/recipes/`.
 
 Ten published trainings of ResNet-50 on ImageNet can be run by name. A recipe is a set of values for the keys of `train:`, and
-every value has a mark. `torusrun recipes show NAME` prints its schedule and curves.
+every value has a mark. `torusrun recipes show NAME` prints its schedule.
 
 ```sh
 torusrun recipes

@@ -16,10 +16,9 @@ import yaml
 
 from benchmarks.published import schemes
 from torusrun.orchestrator.forecast import constants, doubts, epochs
-from torusrun.orchestrator.forecast.constants import Value
+from torusrun.orchestrator.forecast.constants import Value, network
 from torusrun.orchestrator.forecast.device import Device, device, measured
 from torusrun.orchestrator.forecast.interval import Interval, around, largest, middle, of_next
-from torusrun.orchestrator.forecast.networks import network
 from torusrun.orchestrator.forecast.step import EXACT, Grouping, Step, Stragglers, expected_maximum, step
 from torusrun.orchestrator.place.cost.all_reduce import Cost
 

@@ -11,7 +11,6 @@ from torusrun.orchestrator.run.state.awaited import to_wait_for
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sweeps import preview
 from torusrun.orchestrator.sweeps.batches import Batch
-from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
 from torusrun.orchestrator.sweeps.submit import proposed
 from torusrun.training.counted import counted
@@ -24,7 +23,7 @@ def text(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]) ->
     title = f"Dry run of sweep {sweep.folder.sweep_id}: nothing is written or submitted, and its id will be another."
     sections = [
         title,
-        "\n".join(preview.lines(sweep, cost(sweep))),
+        "\n".join(preview.lines(sweep, preview.cost(sweep))),
         "\n  ".join(["Submit commands", *map(_line, parts)]),
     ]
     script = f"{'Script of its tasks' if one.array else 'Job script of the first member'}, {one.script_path()}"
@@ -42,7 +41,7 @@ def as_json(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str])
         {"submit": _argv(part), "members": [one.run.run_id for one in part.attempts], "script": part.text()}
         for part in parts
     ]
-    return {**preview.as_json(sweep, cost(sweep)), "submits": submits}
+    return {**preview.as_json(sweep, preview.cost(sweep)), "submits": submits}
 
 
 def _checked(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]) -> list[Batch]:

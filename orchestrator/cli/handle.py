@@ -149,7 +149,7 @@ class Run:
     def export(self, into: str | Path, kind: str = "csv") -> Path:
         """Write the metrics as a file into the folder `into`/RUN, replacing an earlier one; the file's absolute path.
 
-        `kind` is "csv", "parquet" (needs pyarrow) or "tensorboard" (needs tensorboard). Raises UserError if the run
+        `kind` is "csv" or "tensorboard" (needs tensorboard). Raises UserError if the run
         has recorded no steps, or if the package is missing.
         """
         from torusrun.orchestrator.show import exported

@@ -29,7 +29,7 @@ GROUPS = {
     "look at runs": {
         "status": "show the state of your runs: step, time left, loss, hosts or reason",
         "watch": "follow one run or many to their ends, on the whole screen of a terminal",
-        "logs": "show the log of rank 0, of another rank, or of all by time; --errors for tracebacks",
+        "logs": "show the log of rank 0, of another rank, or of all by time; --errors for the errors of all",
         "report": "write one HTML file about one run or several: results, curves, attempts, time",
         "show": "show the origin of a run: code, image, versions, hosts, settings, what was predicted",
         "explain": "explain why a run ended: cause, first error, evidence, what to do",

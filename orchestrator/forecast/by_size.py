@@ -96,10 +96,10 @@ def forecast(runs: Sequence[MeasuredRun], ranks: int) -> ProgramForecast:
 
 
 def _by_size(runs: Sequence[MeasuredRun]) -> Mapping[int, list[MeasuredRun]]:
-    found: dict[int, list[MeasuredRun]] = defaultdict(list)
+    of_size: dict[int, list[MeasuredRun]] = defaultdict(list)
     for run in runs:
-        found[run.ranks].append(run)
-    return found
+        of_size[run.ranks].append(run)
+    return of_size
 
 
 def _at(known: Mapping[int, float], ranks: int) -> tuple[float, Interval]:
@@ -129,9 +129,9 @@ def _forms(few: int, at_few: float, many: int, at_many: float, ranks: int) -> tu
     power, times, between = log(at_many / at_few) / log(many / few), ranks / nearest, few <= ranks <= many
     if not between:  # sizes that are close to each other measure mostly noise
         power = min(max(power, -1.0), STEEPEST)
-    found = linear, shared, at_nearest * times**power
+    values = linear, shared, at_nearest * times**power
     least = 0.0 if between else at_nearest * min(times, 1 / times)
-    return max(found[0], least), max(found[1], least), max(found[2], least)
+    return max(values[0], least), max(values[1], least), max(values[2], least)
 
 
 def _by_one(value: float, times: float) -> tuple[float, Interval]:

@@ -40,17 +40,17 @@ def images_per_s(chosen: Variant, units: Collection[str]) -> float:
 
 def factors(known: Variant, chosen: Variant, units: Collection[str], where: Where) -> tuple[Factor, ...]:
     """The doubts of a rate for `chosen` that was made of a rate for `known`, in the place that is predicted."""
-    found = []
+    reasons = []
     same = replace(known, passes=1) == replace(chosen, passes=1)
     if where == "host":
-        found.append(_around(OTHER_HOST, "other_host"))
+        reasons.append(_around(OTHER_HOST, "other_host"))
     elif not same and where == "gpu":
-        found.append(_around(OTHER_PROGRAM.format(_words(chosen), _words(known)), "other_gpu"))
+        reasons.append(_around(OTHER_PROGRAM.format(_words(chosen), _words(known)), "other_gpu"))
     elif not same:
-        found.append(_around(PROCESSOR.format(_words(chosen), _words(known)), "processor"))
+        reasons.append(_around(PROCESSOR.format(_words(chosen), _words(known)), "processor"))
     if where != "processor" and _known(_with_units(chosen, units)) is None:
-        found.append(_around(NOT_MEASURED.format(_words(chosen)), "not_measured"))
-    return tuple(found)
+        reasons.append(_around(NOT_MEASURED.format(_words(chosen)), "not_measured"))
+    return tuple(reasons)
 
 
 def _with_units(chosen: Variant, units: Collection[str]) -> Variant:
@@ -138,34 +138,28 @@ def device(name: str) -> Device:
     """The shipped device `name` with its published program. Raises UserError if there is none."""
     written = constants.entry("gpus", name, "--gpu")
     batch, rate = reference_batch(name), constants.number(written["images_per_s"])
-    found = measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
-    return replace(found, ranks=written.get("ranks", 1), measured=False)
+    one_step = measured(name, batch, batch / rate, constants.number(written["fixed_s"]))
+    return replace(one_step, ranks=written.get("ranks", 1), measured=False)
 
 
 def device_with(name: str, chosen: Variant) -> Device:
     """The shipped device with the program of a training, as fast beside its published one as on the measured card."""
-    found, written = device(name), constants.entry("gpus", name, "--gpu")
+    known_device, written = device(name), constants.entry("gpus", name, "--gpu")
     own, units = written.get("own", False), written["units"]
     known = Variant(written["precision"])
     times = images_per_s(known, units) / images_per_s(chosen, units)
     if own:
         batch = reference_batch(name)
-        of_step = measured(name, batch, batch / images_per_s(chosen, units), found.fixed_s)
-        found = replace(of_step, ranks=found.ranks, factors=factors(chosen, chosen, units, "host"))
-        return replace(found, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
+        of_step = measured(name, batch, batch / images_per_s(chosen, units), known_device.fixed_s)
+        known_device = replace(of_step, ranks=known_device.ranks, factors=factors(chosen, chosen, units, "host"))
+        return replace(known_device, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
     label = name if times == 1.0 else f"{name}, whose rate in {known} was that of another program, in {chosen}"
-    return found.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
+    return known_device.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
 
 
 def reference_batch(name: str) -> float:
     """The images of a rank at which the rate of a shipped device was measured."""
     return constants.number(constants.entry("gpus", name, "--gpu")["reference_batch"])
-
-
-def power_w(name: str) -> float | None:
-    """The most watts that the GPU of the shipped device `name` may draw; None if unknown."""
-    written = constants.entry("gpus", name, "--gpu").get("power_w")
-    return constants.number(written) if written else None
 
 
 def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:

@@ -54,9 +54,9 @@ def other_program(factor: Interval | None = None) -> Factor:
     return Factor(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
 
 
-def interval_of(one: Step, found: tuple[Doubt, ...]) -> Interval:
+def interval_of(one: Step, reasons: tuple[Doubt, ...]) -> Interval:
     """The interval of a step with these doubts: it takes as long as its longer part, the step itself or the input."""
-    busy, reading = around(one.busy_s, [doubt for doubt in found if doubt.why != CACHED]), one.reading_between_s
+    busy, reading = around(one.busy_s, [doubt for doubt in reasons if doubt.why != CACHED]), one.reading_between_s
     return Interval(max(busy.low, reading.low), max(busy.high, reading.high))
 
 

@@ -54,9 +54,11 @@ def of_recipe(name: str, batch: int) -> Epochs | None:
     phases = [phase.get("batch", 0) for phase in written.get("phases", ())]
     if batch != max([written.get("batch", 0), *phases]):
         return None
-    found = float(written["epochs"])
+    expected = float(written["epochs"])
     spread = constants.number(constants.table("epochs")["spread"])
-    return Epochs(found, Interval(found / spread, found * spread), RECIPE.format(name), recipe.facts["accuracy"].value)
+    return Epochs(
+        expected, Interval(expected / spread, expected * spread), RECIPE.format(name), recipe.facts["accuracy"].value
+    )
 
 
 def images() -> int:
@@ -70,7 +72,7 @@ def validation_images() -> int:
 
 
 def _points(name: str) -> list[tuple[int, float]]:
-    return sorted((int(batch), constants.number(found)) for batch, found in constants.table("epochs")[name].items())
+    return sorted((int(batch), constants.number(value)) for batch, value in constants.table("epochs")[name].items())
 
 
 def _between(points: list[tuple[int, float]], batch: int) -> float | None:

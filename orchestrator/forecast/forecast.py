@@ -60,7 +60,6 @@ class Forecast:
     validation_s: float
     node_hours: float
     points: float | None  # that the site charges
-    energy_kwh: float | None  # of the GPUs alone, at the most that they may draw
     epochs_to_target: float | None
     to_target_s: float | None
     target: str  # the accuracy
@@ -81,14 +80,15 @@ class Forecast:
 
 def forecast(asked: Asked) -> Forecast:
     """Predict a run without disturbances, with the interval of each number."""
-    found = [(phase, _step(asked, phase)) for phase in asked.phases]
-    phases = tuple(_phase(asked, phase, one) for phase, one in found)
+    steps = [(phase, _step(asked, phase)) for phase in asked.phases]
+    phases = tuple(_phase(asked, phase, one) for phase, one in steps)
     train_s = sum(phase.steps * phase.step_s for phase in phases)
     at = max(range(len(phases)), key=lambda index: phases[index].steps * phases[index].step_s)
-    longest, one = found[at]
+    longest, one = steps[at]
     local, alone = longest.batch / asked.ranks, _without_more_ranks(one)
     image_s = asked.device.image_s * longest.work * alone
     validation_s = asked.evaluations * _validation_s(asked)
+    node_hours, price = asked.nodes * (train_s + validation_s) / 3600, asked.points_per_node_hour
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
     parts = _doubts(asked, local, one)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
@@ -122,9 +122,8 @@ def forecast(asked: Asked) -> Forecast:
         images_per_s=images / train_s,
         train_s=train_s,
         validation_s=validation_s,
-        node_hours=asked.nodes * (train_s + validation_s) / 3600,
-        points=_times(asked.points_per_node_hour, asked.nodes * (train_s + validation_s) / 3600),
-        energy_kwh=_times(asked.power_w, asked.ranks * (train_s + validation_s) / 3.6e6),
+        node_hours=node_hours,
+        points=None if price is None else price * node_hours,
         epochs_to_target=target.expected,
         to_target_s=target.expected * (train_s + validation_s) / asked.epochs if target.expected else None,
         target=target.target,
@@ -143,18 +142,18 @@ def _without_more_ranks(one: Step) -> float:
 
 
 def _waits_between(one: Step) -> Interval:
-    found = one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0)
-    return Interval(max(0.0, found.low), max(0.0, found.high))
+    waits = one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0)
+    return Interval(max(0.0, waits.low), max(0.0, waits.high))
 
 
 def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
-    found = _doubts(asked, phase.batch / asked.ranks, one)
-    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, found))
+    of_step = _doubts(asked, phase.batch / asked.ranks, one)
+    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, of_step))
 
 
 def _doubts(asked: Asked, batch: float, one: Step) -> tuple[Doubt, ...]:
-    found = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
-    return (*found, *doubts.sharing(one, asked.ranks_per_core))
+    of_step = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
+    return (*of_step, *doubts.sharing(one, asked.ranks_per_core))
 
 
 def _totals(
@@ -167,7 +166,7 @@ def _totals(
     )
     validation = doubts.all_of(asked.compute, asked.device).times(validation_s)
     total = Interval(train.low + validation.low, train.high + validation.high)
-    found = {
+    totals = {
         "images_per_s": train.rate_of(images),
         "train_s": train,
         "validation_s": validation,
@@ -175,17 +174,11 @@ def _totals(
         "node_hours": total.times(asked.nodes / 3600),
     }
     if asked.points_per_node_hour is not None:
-        found["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
-    if asked.power_w is not None:
-        found["energy_kwh"] = total.times(asked.ranks * asked.power_w / 3.6e6)
+        totals["points"] = total.times(asked.nodes / 3600 * asked.points_per_node_hour)
     if target.expected:
         ends = [bound * each / asked.epochs for bound, each in zip(total, target.interval, strict=True)]
-        found |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
-    return found
-
-
-def _times(price: float | None, amount: float) -> float | None:
-    return None if price is None else price * amount
+        totals |= {"epochs_to_target": target.interval, "to_target_s": Interval(*ends)}
+    return totals
 
 
 def _epochs(asked: Asked) -> Epochs:

@@ -59,15 +59,15 @@ class Doubt:
 
 def around(time_s: float, doubts: Iterable[Doubt]) -> Interval:
     """The interval of a time with these doubts; a hundredth of the time at least."""
-    found = list(doubts)
-    less_s, more_s = hypot(*(one.less_s for one in found)), hypot(*(one.more_s for one in found))
+    every = list(doubts)
+    less_s, more_s = hypot(*(one.less_s for one in every)), hypot(*(one.more_s for one in every))
     return Interval(max(time_s - less_s, time_s / 100), time_s + more_s)
 
 
 def together(factors: Iterable[Interval]) -> Interval:
     """The product of independent factors: the squares of their logarithms add up."""
-    found = list(factors)
-    return Interval(*(exp(sign * hypot(*(log(factor[end]) for factor in found))) for end, sign in ((0, -1), (1, 1))))
+    every = list(factors)
+    return Interval(*(exp(sign * hypot(*(log(factor[end]) for factor in every))) for end, sign in ((0, -1), (1, 1))))
 
 
 def largest(doubts: Sequence[Doubt]) -> Doubt:

@@ -95,9 +95,9 @@ def stragglers(ranks: int, baseline: int, sigma: float | None = None) -> Straggl
     """The stragglers among `ranks` with a measured sigma, or that of the published runs."""
     table = constants.table("doubts")
     centre = constants.number(table["sigma"])
-    found = centre if sigma is None else sigma
-    low, high = (found * constants.number(table[f"sigma_{end}_factor"]) for end in ("low", "high"))
-    return Stragglers(found, Interval(low, high), ranks, baseline)
+    chosen = centre if sigma is None else sigma
+    low, high = (chosen * constants.number(table[f"sigma_{end}_factor"]) for end in ("low", "high"))
+    return Stragglers(chosen, Interval(low, high), ranks, baseline)
 
 
 Grouping = tuple[Literal["exact"]] | tuple[Literal["count", "cap_bytes"], float] | tuple[Literal["tensors"], list[int]]

@@ -179,8 +179,8 @@ class Asked:
     """The properties of a run that determine its time.
 
     `links_error` is the largest relative error of the network's links if they were measured; `recipe` is the name of
-    the recipe that it follows; `reading` is None if the input was not measured, or is in the time of a step. A
-    rank's GPU draws `power_w` watts at most. More than one of `ranks_per_core` means that ranks share cores.
+    the recipe that it follows; `reading` is None if the input was not measured, or is in the time of a step. More
+    than one of `ranks_per_core` means that ranks share cores.
     """
 
     nodes: int
@@ -197,7 +197,6 @@ class Asked:
     links_error: float | None = None
     recipe: str | None = None
     reading: InputTime | None = None
-    power_w: float | None = None
     points_per_node_hour: float | None = None
     ranks_per_core: float = 1.0
 

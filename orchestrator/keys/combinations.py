@@ -57,8 +57,7 @@ def members(sweep: SweepKeys) -> list[Member]:
     for name in ("trials", "metric", "goal"):
         if getattr(sweep, name) is not None:
             raise _wrong(Mark(f"sweep.{name}"), "it is for a study: add study: optuna, or leave it out")
-    axes: list[list[Member]] = [_listed(sweep)] if sweep.listed else []
-    axes += [[(KeyValue(key, value),) for value in _values(key, node)] for key, node in sweep.values.items()]
+    axes = [[KeyValue(key, value) for value in _values(key, node)] for key, node in sweep.values.items()]
     if not axes:
         raise _wrong(Mark("sweep"), f"it has no values; give a key {HOW}")
     total = math.prod(map(len, axes))
@@ -69,22 +68,13 @@ def members(sweep: SweepKeys) -> list[Member]:
     return members
 
 
-def _combination(axes: Sequence[Sequence[Member]], number: int) -> Member:
-    """Combination `number` of one entry from each axis."""
-    entries: list[Member] = []
+def _combination(axes: Sequence[Sequence[KeyValue]], number: int) -> Member:
+    """Combination `number` of one setting from each axis."""
+    settings: list[KeyValue] = []
     for axis in reversed(axes):
         number, place = divmod(number, len(axis))
-        entries.append(axis[place])
-    return tuple(setting for member in reversed(entries) for setting in member)
-
-
-def _listed(sweep: SweepKeys) -> list[Member]:
-    for entry in sweep.listed:
-        for key, node in entry.items():
-            _check_key(key, node)
-            if key in sweep.values:
-                raise _wrong(mark_of(node), f"{shown(key)} is in the list and also has values of its own")
-    return [tuple(KeyValue(key, node) for key, node in entry.items()) for entry in sweep.listed]
+        settings.append(axis[place])
+    return tuple(reversed(settings))
 
 
 def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
@@ -93,7 +83,7 @@ def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.SequenceNode) and node.value:
         return list(node.value)
     given = "an empty list" if isinstance(node, yaml.SequenceNode) else form(node)
-    hint = did_you_mean(key, ("at_once", "seed", "list")) if "." not in key else ""
+    hint = did_you_mean(key, ("at_once", "seed")) if "." not in key else ""
     raise _wrong(mark_of(node), f"{shown(key)} must have {HOW}, not {given}{hint}")
 
 
@@ -121,8 +111,6 @@ def study(sweep: SweepKeys) -> Study:
     for name, means in (("trials", "how many members it has"), ("metric", "what it compares"), ("goal", "max or min")):
         if getattr(sweep, name) is None:
             raise _wrong(Mark("sweep"), f"a study needs {name!r}: {means}")
-    if sweep.listed:
-        raise _wrong(Mark("sweep"), "'list' chooses members before they are submitted: leave it out")
     if not sweep.values:
         raise _wrong(Mark("sweep"), f"its study has nothing to choose; give a key {HOW_SEARCHED}")
     searched = tuple(_searched(key, node) for key, node in sweep.values.items())

@@ -110,9 +110,6 @@ class PreflightSettings:
     """The checks of a job's nodes and of the links between them, before the ranks start."""
 
     enabled: bool = key(True, "whether a job of two or more nodes begins with checks of its nodes and their links")
-    port_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
-        None, "least rate of each InfiniBand adapter, as in 100Gbit/s; default: that of most nodes", name="port"
-    )
     pair_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
         None,
         "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",

@@ -28,9 +28,6 @@ class SweepKeys:
         "study a list, {from: 1e-3, to: 1.0}, {..., log: true} or {..., step: 0.1}",
         others=True,
     )
-    listed: tuple[dict[Annotated[str, KEY], yaml.Node], ...] = key(
-        (), "whole settings, each of them combined with all of the values above", name="list"
-    )
     seed: Annotated[int, SEEDS] = key(0, "of a study: the same seed chooses the same values")
     study: Literal["optuna"] | None = key(
         None, "choose values of train and env in the jobs, by the results of earlier members: optuna (an extra)"

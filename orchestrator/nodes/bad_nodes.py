@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
+from torusrun.orchestrator.base.shown.numbers import minute
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
@@ -25,7 +25,7 @@ def listing(nodes: Sequence[BlamedNode], now_s: float) -> Table[BlamedNode]:
         Column("SITE", lambda node: plain(node.site), key="site", right=False),
         Column("WHY", lambda node: plain(node.reason), key="reason", right=False),
         Column("TIMES", lambda node: node.count, key="count", right=True, left_out=2),
-        Column("LAST", lambda node: time.strftime("%Y-%m-%d %H:%M", time.localtime(node.last_s)), right=False),
+        Column("LAST", lambda node: minute(node.last_s), right=False),
         Column("LEFT OUT", left_out, right=False),
         Column(None, lambda node: node.bad, key="bad"),
         Column(None, lambda node: node.evidence, key="evidence"),

@@ -7,7 +7,7 @@ all-reduce counts as much as a large one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,30 +27,21 @@ from torusrun.training.reporting.events import DECODE, MEASURED, READ, READ_AGAI
 
 MOST_RANKS, MOST_BYTES, LEAST_S, MOST_S = 10_000_000, 1e15, 1e-9, 1e6
 
-# (steps, bytes sent per byte) by number of ranks
-SHAPES: dict[str, Callable[[int], tuple[int, float]]] = {
-    "all_reduce": lambda ranks: (2 * (ranks - 1), 2 * (ranks - 1) / ranks),
-    "reduce_scatter": lambda ranks: (ranks - 1, (ranks - 1) / ranks),
-    "all_gather": lambda ranks: (ranks - 1, (ranks - 1) / ranks),
-    "send": lambda ranks: (1, 1.0),
-}
-
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """One measured time on one link class."""
+    """One measured all-reduce on one link class."""
 
     link: str
-    operation: str
     ranks: int
     size_bytes: float
     time_s: float
 
     @property
     def terms(self) -> tuple[float, float]:
-        """The factors of alpha and beta."""
-        steps, share = SHAPES[self.operation](self.ranks)
-        return steps, share * self.size_bytes
+        """The factors of alpha and beta: the steps of a ring, and the bytes that one rank sends."""
+        steps = 2 * (self.ranks - 1)
+        return steps, steps / self.ranks * self.size_bytes
 
 
 @dataclass(frozen=True)
@@ -65,31 +56,24 @@ class Fit:
     rows: int
 
 
-def read(written: Any) -> list[MeasuredTime]:
-    """The rows of a calibration file. Raises UserError with the first wrong row."""
-    if not isinstance(written, dict) or written.get("schema") != 1 or not isinstance(written.get("rows"), list):
-        raise UserError('must be {"schema": 1, "rows": [...]}; see docs/guides/predict.md')
-    return [_row(row, index) for index, row in enumerate(written["rows"])]
-
-
 def fits(rows: Sequence[MeasuredTime]) -> list[Fit]:
     """One Fit per link class, in the order of the rows. Raises UserError if the rows do not determine one."""
     return [_fit(link, [row for row in rows if row.link == link]) for link in dict.fromkeys(row.link for row in rows)]
 
 
-def _row(row: Any, index: int) -> MeasuredTime:
+def _row(row: Mapping[str, Any]) -> MeasuredTime:
+    """A row of the metrics. Raises UserError for a damaged one."""
     try:
-        found = MeasuredTime(row["link"], row["operation"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
-        named = isinstance(found.link, str) and found.link and found.operation in SHAPES
-        counted = type(found.ranks) is int and 2 <= found.ranks <= MOST_RANKS
-        if not (named and counted and 0 <= found.size_bytes <= MOST_BYTES and LEAST_S <= found.time_s <= MOST_S):
+        measured = MeasuredTime(row["link"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
+        named = isinstance(measured.link, str) and measured.link and row["operation"] == "all_reduce"
+        counted = type(measured.ranks) is int and 2 <= measured.ranks <= MOST_RANKS
+        if not (named and counted and 0 <= measured.size_bytes <= MOST_BYTES and LEAST_S <= measured.time_s <= MOST_S):
             raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         raise UserError(
-            f"rows[{index}] must have link, operation ({', '.join(SHAPES)}), ranks (2 or more), bytes, "
-            f"and time_s above 0; it is {str(row)[:80]}"
+            f"a measured link must have a name, an all_reduce, ranks (2 or more), bytes, and a time: {str(row)[:80]}"
         ) from None
-    return found
+    return measured
 
 
 def _fit(link: str, rows: list[MeasuredTime]) -> Fit:
@@ -114,7 +98,7 @@ def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, f
 
 
 @dataclass(frozen=True)
-class FoundInput:
+class MeasuredInput:
     """Microseconds of an image of a data set on one rank: read from the file system, from the cache, and decoded.
 
     `core_us` is the time of a core to decode one. The first two are None for a data set that only decodes.
@@ -133,7 +117,7 @@ class FoundInput:
 
 
 @dataclass(frozen=True)
-class Found:
+class Calibration:
     """The results of a measuring run on `ranks`, whose steps differed by `spread` of their mean."""
 
     run: str
@@ -144,7 +128,7 @@ class Found:
     save_us: float | None  # that all ranks wait for a checkpoint
     ranks: int
     spread: float
-    input: FoundInput | None = None
+    input: MeasuredInput | None = None
     program: str = ""  # the model with what its training changes, or the model alone
     batch: int = 0  # of a rank
     tensors: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters, by model
@@ -155,18 +139,18 @@ class Found:
         return {**self.__dict__, "links": [fit.__dict__ for fit in self.links], "input": read}
 
 
-def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Found]:
+def keep(path: str, folder: RunFolder, *, site: str | None, settings: Sequence[str]) -> tuple[Path, Calibration]:
     """Write the results next to the site file of the run file at `path`. The rates of other models are kept."""
     site_file = Path(load(path, site=site, settings=settings).site_source)
-    found = of(folder)
+    fitted = of(folder)
     before = measured_at(site_file)
     place = measured_place(site_file)
     place.parent.mkdir(parents=True, exist_ok=True)
-    write_text(place, _text(found, before))
-    return place, found
+    write_text(place, _text(fitted, before))
+    return place, fitted
 
 
-def of(folder: RunFolder) -> Found:
+def of(folder: RunFolder) -> Calibration:
     """Fit the metrics of a measuring run. Raises UserError if they are incomplete."""
     rows = [row for row in metrics.rows(folder.metrics) if row.get("event") == MEASURED]
     newest = [row for row in rows if row["attempt"] == rows[-1]["attempt"]]
@@ -177,9 +161,9 @@ def of(folder: RunFolder) -> Found:
     counts = next((row for row in newest if "counted" in row), {})
     (few, few_s), (many, many_s) = [(row["batch"], row["time_s"]) for row in computed]
     image_s = max((many_s - few_s) / (many - few), 0.0) or many_s / many
-    return Found(
+    return Calibration(
         folder.run_id,
-        tuple(fits(read({"schema": 1, "rows": [row for row in newest if "link" in row]}))),
+        tuple(fits([_row(row) for row in newest if "link" in row])),
         computed[0]["model"],
         max(few_s - few * image_s, 0.0) * 1e6,
         image_s * 1e6,
@@ -194,33 +178,33 @@ def of(folder: RunFolder) -> Found:
     )
 
 
-def _input(rows: Mapping[str, Mapping[str, Any]]) -> FoundInput | None:
+def _input(rows: Mapping[str, Mapping[str, Any]]) -> MeasuredInput | None:
     """The input by the rows of each operation; None for a data set that was not measured."""
     if DECODE not in rows:
         return None
     of_image_us = {name: row["time_s"] * 1e6 / row["batch"] for name, row in rows.items()}
     core_us = rows[DECODE]["cpu_s"] * 1e6 / rows[DECODE]["batch"]
     times = (of_image_us[DECODE], core_us, of_image_us.get(READ), of_image_us.get(READ_AGAIN))
-    return FoundInput(rows[DECODE]["data"], *times)
+    return MeasuredInput(rows[DECODE]["data"], *times)
 
 
-def words(place: Path, found: Found) -> str:
+def words(place: Path, fitted: Calibration) -> str:
     """The results in words, for a terminal."""
-    lines = [f"{'computes':12}{found.step_us:.0f} us a step and {found.image_us:.1f} us an image ({found.program})"]
-    over = f"from step to step, over {counted(found.ranks, 'rank')}"
-    lines.append(f"{'differs':12}by {100 * found.spread:.1f} % {over}")
-    if found.save_us:
-        lines.append(f"{'saves':12}{found.save_us / 1e3:.1f} ms a checkpoint")
-    if found.input:
-        lines.append(f"{'reads':12}{_rates(found.input)}")
-    for fit in found.links:
+    lines = [f"{'computes':12}{fitted.step_us:.0f} us a step and {fitted.image_us:.1f} us an image ({fitted.program})"]
+    over = f"from step to step, over {counted(fitted.ranks, 'rank')}"
+    lines.append(f"{'differs':12}by {100 * fitted.spread:.1f} % {over}")
+    if fitted.save_us:
+        lines.append(f"{'saves':12}{fitted.save_us / 1e3:.1f} ms a checkpoint")
+    if fitted.input:
+        lines.append(f"{'reads':12}{_rates(fitted.input)}")
+    for fit in fitted.links:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
         how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
         lines.append(f"{fit.link:12}{bandwidth} and {latency} ({how})")
     return "\n".join([*lines, f"kept in {place}"])
 
 
-def _rates(read: FoundInput) -> str:
+def _rates(read: MeasuredInput) -> str:
     """Images per second."""
     rates = [f"{1e6 / read.core_us:,.0f} images/s a core decodes"] if read.core_us else []
     rates.append(f"{1e6 / read.decode_us:,.0f} a rank")
@@ -229,14 +213,14 @@ def _rates(read: FoundInput) -> str:
     return f"{', '.join(rates)} ({read.data})"
 
 
-def _text(found: Found, before: SiteMeasurements | None) -> str:
+def _text(results: Calibration, before: SiteMeasurements | None) -> str:
     import yaml
 
-    values: dict[str, Any] = {"run": found.run}
-    for fit in found.links:
+    values: dict[str, Any] = {"run": results.run}
+    for fit in results.links:
         values[fit.link] = f"{1 / fit.beta_s_per_byte:.0f}B/s"
         values[f"{fit.link}_latency_us"] = round(fit.alpha_s * 1e6, 3)
-    measured = as_written(_measured(found, before.measured if before else Measured()))
+    measured = as_written(_measured(results, before.measured if before else Measured()))
     values["measured"] = {key: _short(value) for key, value in measured.items() if value not in (None, {})}
     return (
         "# Written by torusrun calibrate; its values come before those of the site's file. Remove it to drop them.\n"
@@ -251,9 +235,9 @@ def _short(value: Any) -> Any:
     return {name: {key: one for key, one in times.items() if one} for name, times in value.items()}
 
 
-def _measured(found: Found, before: Measured) -> Measured:
+def _measured(results: Calibration, before: Measured) -> Measured:
     """The times that were known `before`, with the newly measured ones in their place."""
-    models, data, read = dict(before.models), dict(before.data), found.input
+    models, data, read = dict(before.models), dict(before.data), results.input
 
     def of_model(name: str, **times: Any) -> None:
         models[name] = replace(models.get(name, ModelTimes()), **times)
@@ -261,20 +245,20 @@ def _measured(found: Found, before: Measured) -> Measured:
     def of_data(name: str, **times: Any) -> None:
         data[name] = replace(data.get(name, DataTimes()), **times)
 
-    times = {"image_us": round(found.image_us, 3), "step_us": round(found.step_us, 3)}
-    of_model(found.program, **times, ranks=found.ranks, spread=_share(found.spread), batch=found.batch)
-    if found.save_us:
-        of_model(found.model, save_us=round(found.save_us, 3))
-    for name, tensors in found.tensors.items():
+    times = {"image_us": round(results.image_us, 3), "step_us": round(results.step_us, 3)}
+    of_model(results.program, **times, ranks=results.ranks, spread=_share(results.spread), batch=results.batch)
+    if results.save_us:
+        of_model(results.model, save_us=round(results.save_us, 3))
+    for name, tensors in results.tensors.items():
         if is_own(name.partition(" ")[0]):
             of_model(name, tensors=tuple(tensors))
     if read:
         of_data(read.data, decode_us=round(read.decode_us, 3), read_us=round(read.slower_us, 3))
-    for name, samples in found.samples.items():
+    for name, samples in results.samples.items():
         if is_own(name.partition(" ")[0]):
             of_data(name, samples=tuple(samples))
     # The error is that of the slowest class, between the nodes.
-    return Measured(models, data, _share(found.links[-1].worst_percent / 100) if found.links else None)
+    return Measured(models, data, _share(results.links[-1].worst_percent / 100) if results.links else None)
 
 
 def _share(value: float) -> float:

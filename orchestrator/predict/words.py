@@ -20,12 +20,12 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.counted import counted
 
 
-def checkpoints_line(found: CheckpointCost) -> str:
+def checkpoints_line(costs: CheckpointCost) -> str:
     """The interval, the time of a save with its source, and the share of the time."""
-    failures = f"a failure in {_days(found.mean_time_to_failure_s)}"
-    why = f"by Daly's rule ({failures})" if found.by_rule else f"as the run names it ({failures})"
-    share = f"{100 * found.share:.2g} % of the time"
-    return f"every {duration(found.interval_s)} {why}, {_save(found)}, {share}{_in_memory(found)}"
+    failures = f"a failure in {_days(costs.mean_time_to_failure_s)}"
+    why = f"by Daly's rule ({failures})" if costs.by_rule else f"as the run names it ({failures})"
+    share = f"{100 * costs.share:.2g} % of the time"
+    return f"every {duration(costs.interval_s)} {why}, {_save(costs)}, {share}{_in_memory(costs)}"
 
 
 def checkpoints_line_without_rate(saving: Saving) -> str:
@@ -35,16 +35,16 @@ def checkpoints_line_without_rate(saving: Saving) -> str:
     return f"every {saving.every_steps} steps, {_save(saving)}{_in_memory(cost(saving, 0.0))}"
 
 
-def _in_memory(found: CheckpointCost) -> str:
-    if not (copies := found.in_memory):
+def _in_memory(costs: CheckpointCost) -> str:
+    if not (copies := costs.in_memory):
         return ""
-    share = f", {100 * found.memory_share:.2g} % of the time" if found.memory_share else ""
+    share = f", {100 * costs.memory_share:.2g} % of the time" if costs.memory_share else ""
     each = f"{ms(copies.copy_s)} ms (predicted){share}"
     return f"; after each step a copy in memory, {each}, {size(copies.bytes)} of each node"
 
 
-def _save(found: CheckpointCost | Saving) -> str:
-    return f"{ms(found.save_s)} ms each ({'measured' if found.measured else 'predicted'})"
+def _save(costs: CheckpointCost | Saving) -> str:
+    return f"{ms(costs.save_s)} ms each ({'measured' if costs.measured else 'predicted'})"
 
 
 def _days(value_s: float) -> str:
@@ -96,7 +96,7 @@ def _rows(f: Forecast) -> dict[str, str]:
         **_input(f),
         "time": f"{duration(f.total_s)} ({_at(f, 'total_s', duration)}): {parts}",
         "node-hours": f"{f.node_hours:.4g} ({_at(f, 'node_hours', '{:.4g}'.format)})",
-        **_cost(f),
+        **({} if f.points is None else {"points": f"{f.points:.4g} ({_at(f, 'points', '{:.4g}'.format)})"}),
         "checkpoints": checkpoints_line(f.checkpoints),
     }
     if len(f.phases) > 1:
@@ -122,18 +122,6 @@ def _input(f: Forecast) -> dict[str, str]:
     }
 
 
-def _cost(f: Forecast) -> dict[str, str]:
-    """The site's points and the GPUs' energy, of those that are known."""
-    rows = {}
-    if f.points is not None:
-        rows["points"] = f"{f.points:.4g} ({_at(f, 'points', '{:.4g}'.format)})"
-    if f.energy_kwh is not None:
-        watts = 3.6e6 * f.energy_kwh / f.ranks / f.total_s
-        between_kwh = _at(f, "energy_kwh", "{:.3g}".format)
-        rows["energy"] = f"at most {f.energy_kwh:.3g} kWh ({between_kwh}) by the GPUs, at their limit of {watts:.0f} W"
-    return rows
-
-
 def _at(f: Forecast, name: str, show: Callable[[float], str]) -> str:
     return between(f.intervals[name], show)
 
@@ -144,8 +132,8 @@ def _target(f: Forecast) -> dict[str, str]:
         return {}
     if f.epochs_to_target is None or f.to_target_s is None:
         return {f"to {f.target}": f"not known: {f.epochs_source}"}
-    found = f"{f.epochs_to_target:.1f} epochs ({_at(f, 'epochs_to_target', '{:.1f}'.format)}) {f.epochs_source}"
-    return {f"to {f.target}": f"{found}, {duration(f.to_target_s)} ({_at(f, 'to_target_s', duration)})"}
+    words = f"{f.epochs_to_target:.1f} epochs ({_at(f, 'epochs_to_target', '{:.1f}'.format)}) {f.epochs_source}"
+    return {f"to {f.target}": f"{words}, {duration(f.to_target_s)} ({_at(f, 'to_target_s', duration)})"}
 
 
 def _doubts(f: Forecast) -> str:
@@ -206,35 +194,31 @@ FEW = 5  # runs that are named
 SCOPE = "a step has the evaluations and checkpoints of the measured steps; not modelled: start-up, faults, changed code"
 
 
-def program(found: ProgramForecast) -> Predicted:
+def program(f: ProgramForecast) -> Predicted:
     """The forecast, what it is made of, and why it may be wrong."""
     rows = {
-        "step": f"{_step(found.step_s)} ({between(found.step_between_s, _step)}) on {counted(found.ranks, 'rank')}",
-        **({"time": f"{program_line(found)}"} if found.steps else {}),
+        "step": f"{_step(f.step_s)} ({between(f.step_between_s, _step)}) on {counted(f.ranks, 'rank')}",
+        **({"time": program_line(f)} if f.steps else {}),
         "in brackets": "90 % intervals",
-        "measured": _measured(found),
+        "measured": _measured(f),
     }
-    doubts = [f"doubt: {doubt}" for doubt in found.doubts]
-    return Predicted(
-        found.as_json(), [*(f"{name:14}{text}" for name, text in rows.items()), *doubts, f"assumed: {SCOPE}"]
-    )
+    doubts = [f"doubt: {doubt}" for doubt in f.doubts]
+    return Predicted(f.as_json(), [*(f"{name:14}{text}" for name, text in rows.items()), *doubts, f"assumed: {SCOPE}"])
 
 
-def program_line(found: ProgramForecast) -> str:
+def program_line(f: ProgramForecast) -> str:
     """'forecast 3.1 h [2.9, 3.5]: 9,000 steps of 1.24 s', or the time of a step if their number is not known."""
-    if found.total_s is None or found.steps is None or found.total_between_s is None:
-        return f"{_step(found.step_s)} a step ({between(found.step_between_s, _step)}); {found.doubts[-1]}"
-    return (
-        f"forecast {with_bounds(found.total_s, found.total_between_s)}: {found.steps:,} steps of {_step(found.step_s)}"
-    )
+    if f.total_s is None or f.steps is None or f.total_between_s is None:
+        return f"{_step(f.step_s)} a step ({between(f.step_between_s, _step)}); {f.doubts[-1]}"
+    return f"forecast {with_bounds(f.total_s, f.total_between_s)}: {f.steps:,} steps of {_step(f.step_s)}"
 
 
-def _measured(found: ProgramForecast) -> str:
+def _measured(f: ProgramForecast) -> str:
     """The measured sizes, with the step of each, and the newest runs."""
-    sizes = {size: [run.step_s for run in found.runs if run.ranks == size] for size in found.sizes}
+    sizes = {size: [run.step_s for run in f.runs if run.ranks == size] for size in f.sizes}
     steps = ", ".join(f"{_step(min(each))} on {counted(size, 'rank')}" for size, each in sizes.items())
-    names = ", ".join(run.run for run in found.runs[-FEW:])
-    return f"{steps}, by {counted(len(found.runs), 'run')}: {names}"
+    names = ", ".join(run.run for run in f.runs[-FEW:])
+    return f"{steps}, by {counted(len(f.runs), 'run')}: {names}"
 
 
 def _step(value_s: float) -> str:

@@ -31,7 +31,7 @@ class Hook:
 
 HOOKS = {
     "begins": (Hook("sweeps.study_in_job:begin", of_members=True),),
-    "hosts": (Hook("nodes.preflight.preflight:passed"),),
+    "hosts": (Hook("nodes.preflight:passed"),),
     "started": (Hook("upkeep.notices:started"),),
     "ended": (
         Hook("run.bad_nodes.noted:ended"),

@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 
 CONTINUES = "`torusrun resume {run}` continues from the newest checkpoint, if there is one"
 AVOIDS = "its option `--exclude {hosts}` avoids a bad host; `torusrun nodes` lists those that are left out anyway"
-TRACEBACKS = "`torusrun logs {run} --errors` shows all tracebacks"
+TRACEBACKS = "`torusrun logs {run} --errors` shows the errors of all ranks"
 MEND = "fix it and submit a new run; this run keeps the code and the keys that it was submitted with"
 
 

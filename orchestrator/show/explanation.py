@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -17,14 +16,10 @@ from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan.missing import how_to_install
-from torusrun.orchestrator.run.state.account import Account, read_account
-from torusrun.orchestrator.show.account import time_lines
 from torusrun.orchestrator.show.advice import ADVICE
-from torusrun.orchestrator.show.logs.failures import bad_ends
-from torusrun.orchestrator.show.logs.files import Logs, written_s
+from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
 
 MOST_ENDS = 8
-MOST_EARLIER = 8  # lines
 MOST_LINES = 40  # of the first error: its end
 
 
@@ -34,8 +29,7 @@ class Explanation:
 
     `cause` is '' before its end, and `meaning` says it in words. `hosts`, `ranks`, `step` and `evidence` are those of
     the end record. `failed` are the ends of ranks that failed, by the time of their hosts. `error` is the end of the
-    first error, `error_of` where it was written ('rank 3', 'the job'). `earlier` are the ends of the attempts before,
-    each in a line. `account` is where the run's time went.
+    first error, `error_of` where it was written ('rank 3', 'the job').
     """
 
     run: str
@@ -52,24 +46,12 @@ class Explanation:
     error_of: str = ""
     error: tuple[str, ...] = ()
     to_do: tuple[str, ...] = ()
-    earlier: tuple[str, ...] = ()
-    account: Account | None = None
 
     def as_json(self) -> dict[str, Any]:
         failed = [
             {"rank": end.rank, "host": end.host, "ended_s": end.ended_s, "words": end.words} for end in self.failed
         ]
-        rest = ("meaning", "hosts", "ranks", "step", "evidence", "error_of", "error", "to_do", "earlier")
-        return {
-            "run": self.run,
-            "attempt": self.attempt,
-            "state": self.state.value,
-            "reason": self.reason,
-            "cause": self.cause,
-            "failed": failed,
-            **{key: getattr(self, key) for key in rest},
-            "account": self.account.as_json() if self.account else None,
-        }
+        return {**asdict(replace(self, failed=())), "state": self.state.value, "failed": failed}
 
     def lines(self) -> Iterator[str]:
         """The explanation as text."""
@@ -82,8 +64,6 @@ class Explanation:
         yield from _titled("error", [f"of {self.error_of}:"] if self.error else [])
         yield from (f"    {line}" for line in self.error)
         yield from _titled("to do", self.to_do)
-        yield from _titled("earlier", self.earlier)
-        yield from _titled("time", time_lines(self.account) if self.account else ())
 
     def _by_time(self) -> Iterator[str]:
         for end in self.failed[:MOST_ENDS]:
@@ -100,21 +80,21 @@ def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
 def explained(logs: Logs) -> Explanation:
     """The explanation of the attempt with these logs. It queries the scheduler if necessary.
 
-    An earlier attempt has neither an account, which is the run's, nor advice: another attempt followed it.
+    An earlier attempt has no advice: another attempt followed it.
     """
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
     newest = number in (logs.record.attempt, logs.record.newest)
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
-    used = _account(logs, status.state) if newest else None
-    earlier = _earlier(events, number)
-    shown = Explanation(run, number, status.state, plain(status.reason), earlier=earlier, account=used)
     if not status.state.over:
-        return shown
+        return Explanation(run, number, status.state, plain(status.reason))
     end, failed = _end(logs, events, status), tuple(bad_ends(logs.attempt))
     error_of, error = ("", ()) if end.cause is Cause.DONE else _error(logs, _first(end, failed))
     advice, hosts = ADVICE[end.cause], tuple(map(plain, end.hosts))
-    return replace(
-        shown,
+    return Explanation(
+        run,
+        number,
+        status.state,
+        plain(status.reason),
         cause=end.cause.value,
         meaning=advice.meaning,
         hosts=hosts,
@@ -128,34 +108,9 @@ def explained(logs: Logs) -> Explanation:
     )
 
 
-def _earlier(events: Sequence[Event], number: int) -> tuple[str, ...]:
-    """How the attempts before `number` ended, those in a row that ended alike in one line; at most MOST_EARLIER."""
-    ends: dict[int, Status] = {
-        event.attempt: event.end.status for event in events if isinstance(event, Ended) and event.attempt < number
-    }
-    alike = [[*group] for _, group in groupby(sorted(ends), lambda one: (ends[one].state, ends[one].reason))]
-    lines = [f"{_attempts(group)}: {ends[group[0]].state.value}, {plain(ends[group[0]].reason)}" for group in alike]
-    if len(lines) <= MOST_EARLIER:
-        return tuple(lines)
-    half = MOST_EARLIER // 2
-    between = f"... ({len(lines) - 2 * half} more; `torusrun status --long` lists all)"
-    return (*lines[:half], between, *lines[-half:])
-
-
-def _attempts(numbers: Sequence[int]) -> str:
-    return f"attempt {numbers[0]}" if len(numbers) == 1 else f"attempts {numbers[0]} to {numbers[-1]}"
-
-
 def _install(texts: Iterable[str]) -> list[str]:
     """What to install if these texts say that Python lacks a module."""
     return list(dict.fromkeys(filter(None, map(how_to_install, texts))))[:1]
-
-
-def _account(logs: Logs, state: State) -> Account | None:
-    """Where the time of the run went; None if its metrics cannot be read."""
-    with contextlib.suppress(SiteError):
-        return read_account(logs.run, state)
-    return None
 
 
 def _end(logs: Logs, events: Sequence[Event], status: Status) -> End:
@@ -184,14 +139,9 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, Sequence[str]]:
     if rank is not None:
         lines = read_last(logs.attempt.rank_log(rank)).lines
         return (f"rank {rank}", lines[-MOST_LINES:]) if lines else ("", ())
-    found = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
-    if found:
-        _, origin, error = min(found, key=lambda one: one[0])
-        return _who(origin), error.lines[-MOST_LINES:]
+    known = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
+    if known:
+        _, origin, error = min(known, key=lambda one: one[0])
+        return who(origin), error.lines[-MOST_LINES:]
     _, end = logs.end_of_job()
     return ("the job", end) if end else ("", ())
-
-
-def _who(origin: str) -> str:
-    name = origin.removesuffix(" | ").strip()
-    return f"rank {name}" if name.isdecimal() else f"the {name}"

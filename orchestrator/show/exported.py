@@ -1,4 +1,4 @@
-"""The metrics of a run as one table and as a file: CSV, Parquet by pyarrow, event files by TensorBoard's own writer."""
+"""The metrics of a run as one table and as a file: CSV, or an event file by TensorBoard's own writer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.base.private import READABLE, trusted
@@ -36,14 +36,11 @@ class MetricTable:
     columns: Sequence[str]
     rows: Sequence[Mapping[str, Cell]]
 
-    def column(self, name: str) -> list[Cell]:
-        return [row.get(name) for row in self.rows]
-
 
 def table(run: str, metrics: Iterable[Row]) -> MetricTable:
     """The metrics of a run, in the order of steps. Steps that a later attempt computed again count once."""
-    found = series(metrics, begun_s=0.0)
-    counted = sorted((*found.steps, *found.evaluations), key=lambda row: (row["step"], row["t"]))
+    kept = series(metrics)
+    counted = sorted((*kept.steps, *kept.evaluations), key=lambda row: (row["step"], row["t"]))
     rows = [_row(run, row) for row in counted]
     names = dict.fromkeys(name for row in rows for name in row)
     return MetricTable(
@@ -68,8 +65,7 @@ TAGS = {  # TensorBoard groups its charts by the part before the slash
 }
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """The name of the file of a run, what makes its content, and the package that this needs, or ''."""
 
     file: str
@@ -83,15 +79,6 @@ def as_csv(table: MetricTable) -> bytes:
     writer.writerow(table.columns)
     writer.writerows([row.get(name) for name in table.columns] for row in table.rows)
     return text.getvalue().encode()
-
-
-def as_parquet(table: MetricTable) -> bytes:
-    import pyarrow
-    from pyarrow import parquet
-
-    file = io.BytesIO()
-    parquet.write_table(pyarrow.table({name: table.column(name) for name in table.columns}), file)
-    return file.getvalue()
 
 
 def as_events(table: MetricTable) -> bytes:
@@ -115,19 +102,18 @@ def as_events(table: MetricTable) -> bytes:
 
 FORMATS = {
     "csv": Format("metrics.csv", as_csv),
-    "parquet": Format("metrics.parquet", as_parquet, "pyarrow"),
     "tensorboard": Format("events.out.tfevents.torusrun", as_events, "tensorboard"),
 }
 
 
 def format_of(name: str) -> Format:
     """The format of this name. Raises UserError if there is none, or if its package is not installed."""
-    if not (found := FORMATS.get(name)):
+    if not (chosen := FORMATS.get(name)):
         raise UserError(f"there is no format {name!r} (formats: {', '.join(FORMATS)})")
-    if found.package and find_spec(found.package) is None:
-        missing = f"{name}: this needs {found.package}, which {sys.executable} does not have"
-        raise UserError(f"{missing}: pip install {found.package}")
-    return found
+    if chosen.package and find_spec(chosen.package) is None:
+        missing = f"{name}: this needs {chosen.package}, which {sys.executable} does not have"
+        raise UserError(f"{missing}: pip install {chosen.package}")
+    return chosen
 
 
 def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
@@ -136,10 +122,10 @@ def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
     Raises UserError if there are none, for an unknown `kind`, if its package is missing, or if the file cannot be
     written.
     """
-    made, found = format_of(kind), table(run, metrics)
-    if not found.rows:
+    made, metric_table = format_of(kind), table(run, metrics)
+    if not metric_table.rows:
         raise UserError(f"{run}: it has recorded no steps; `torusrun status {run}` shows its state")
-    folder, content = absolute(into), made.content(found)
+    folder, content = absolute(into), made.content(metric_table)
     path = folder / run / made.file
     with (
         explained(f"{path}: cannot be written", UserError),

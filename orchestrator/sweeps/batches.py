@@ -146,15 +146,15 @@ def batches(
         (alone if planned.plan.keeps_going or not has_arrays else together.setdefault(_alike(asked), [])).append(
             (run, planned)
         )
-    found: list[Batch] = []
+    made: list[Batch] = []
     for asked, group in together.items():
         for part in _parts(group, group[0][1].plan.site.largest_array):
             if len(part) == 1:
                 alone += part
                 continue
-            array = sweep.array(first_array + len(found))
-            found.append(_array(sweep, array, asked, part, at_once, after))
-    return [*found, *(_single(run, planned, after) for run, planned in alone)]
+            array = sweep.array(first_array + len(made))
+            made.append(_array(sweep, array, asked, part, at_once, after))
+    return [*made, *(_single(run, planned, after) for run, planned in alone)]
 
 
 def _alike(asked: Request) -> Request:

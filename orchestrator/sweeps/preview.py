@@ -1,19 +1,93 @@
-"""A sweep before it is submitted: its members as a table, and what all of them cost."""
+"""A sweep before it is submitted: its members as a table, what all of them cost, and how long they take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.shown.numbers import duration
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.keys.study import Searched, Study
-from torusrun.orchestrator.sweeps.cost import SweepCost
+from torusrun.orchestrator.run.plan.command_runs import command_forecast
+from torusrun.orchestrator.run.plan.forecast import forecast_of
+from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.sweeps.plans import PlannedMember, PlannedSweep
 from torusrun.training.counted import counted
+from torusrun.training.recipe.train import OptimizerKeys, ScheduleKeys
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class SweepCost:
+    """The cost of all members: predicted, or at most (by their time limits) if `unknown` says why it is not known.
+
+    `wall_s` is the time from the first start to the last end, if `at_once` members always run, without the queue,
+    starts and stops.
+    """
+
+    node_hours: float
+    wall_s: float
+    at_once: int
+    unknown: str = ""
+
+
+def cost(sweep: PlannedSweep) -> SweepCost:
+    """The cost of a sweep by the forecasts of its members, or by their time limits if one has no forecast."""
+    plans, unknown = [member.plan for member in sweep.members], ""
+    try:
+        if sweep.study:
+            raise UserError("its study chooses the values in the jobs")
+        times_s = _predicted_s(plans)
+    except TorusrunError as error:
+        times_s, unknown = [plan.run.time_s * plan.jobs for plan in plans], str(error)
+    at_once = sweep.at_once or len(plans)
+    node_s = sum(time_s * _nodes(plan) for time_s, plan in zip(times_s, plans, strict=True))
+    return SweepCost(node_s / HOUR_S, _wall_s(times_s, at_once), at_once, unknown)
+
+
+def _predicted_s(plans: Sequence[Plan]) -> list[float]:
+    """The predicted time of each. A forecast may take a second: members whose rates alone differ have the same one."""
+    known: dict[str, float] = {}
+    for plan in plans:
+        if (key := _timed(plan)) not in known:
+            known[key] = _total_s(plan)
+    return [known[_timed(plan)] for plan in plans]
+
+
+def _total_s(plan: Plan) -> float:
+    """The predicted time of one member. Raises UserError if it is not known."""
+    if not plan.run.command:
+        return forecast_of(plan).total_s
+    of_command = command_forecast(plan)
+    if of_command.total_s is None:
+        raise UserError(of_command.doubts[-1])
+    return of_command.total_s
+
+
+def _timed(plan: Plan) -> str:
+    """The run of a plan without what takes no time."""
+    train = replace(plan.run.train, optimizer=OptimizerKeys(), schedule=ScheduleKeys(), label_smoothing=0.0, seed=0)
+    return repr(replace(plan.run, name="", env={}, train=train))
+
+
+def _nodes(plan: Plan) -> int:
+    return plan.all_nodes + plan.run.keep_going.spares
+
+
+def _wall_s(times_s: Sequence[float], at_once: int) -> float:
+    """The time until the last one ends if each begins as soon as one of those `at_once` before it has ended."""
+    ends: list[float] = []
+    for time_s in times_s:
+        begins = heapq.heappop(ends) if len(ends) >= at_once else 0.0
+        heapq.heappush(ends, begins + time_s)
+    return max(ends)
+
 
 MOST_SHOWN = 12  # members; of more, the first and the last ones
 EACH_SIDE = 5
@@ -57,8 +131,8 @@ def _goal(study: Study) -> str:
 
 def _cost(sweep: PlannedSweep, cost: SweepCost) -> list[str]:
     several = counted(len(sweep.members), "member")
-    most = "at most " if cost.unknown else ""
-    what = f"{several}, {most}{cost.node_hours:.3g} node-hours, {most}{duration(cost.wall_s)} without the queue"
+    most, left_out = ("at most ", "the queue") if cost.unknown else ("", "the queue, starts and stops")
+    what = f"{several}, {most}{cost.node_hours:.3g} node-hours, {most}{duration(cost.wall_s)} without {left_out}"
     how = f"{cost.at_once} at once" if cost.at_once < len(sweep.members) else "all at once"
     return [f"{'sweep':12}{what}, {how}", *(f"{'':12}{line}" for line in _parts(sweep, cost)), *_lanes(sweep)]
 
@@ -68,11 +142,6 @@ def _parts(sweep: PlannedSweep, cost: SweepCost) -> Iterator[str]:
     if cost.unknown:
         yield f"by their time limits: {plain(cost.unknown)}"
         return
-    if cost.starts:
-        of = counted(cost.starts.runs, "run")
-        yield f"start and stop of each member: {duration(cost.starts.each_s)}, the median of {of} of yours on this site"
-    else:
-        yield "without starts and stops: no run of yours on this site has shown them yet"
     if cost.at_once > 1 and schedulers.get(sweep.site.scheduler).traits.one_machine:
         yield "members that run at the same time share this machine, which makes each slower; that is not predicted"
 
@@ -98,5 +167,4 @@ def as_json(sweep: PlannedSweep, cost: SweepCost) -> dict[str, Any]:
         "node_hours": cost.node_hours,
         "wall_s": cost.wall_s,
         "by_time_limits": cost.unknown or None,
-        "start_s": cost.starts.each_s if cost.starts else None,
     }

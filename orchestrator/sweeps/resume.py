@@ -44,10 +44,10 @@ def resume(
     with sweep.alone():
         record = sweep.read()
         seen = views(members, fresh=True, newest=True)
-        found = _next(members, seen, changes, force)
-        planned = without_bad_hosts([attempt for _, attempt, _ in found])
-        resumes = {run: checkpoint for run, _, checkpoint in found}
-        attempts = [(run, attempt) for (run, _, _), attempt in zip(found, planned, strict=True)]
+        chosen = _next(members, seen, changes, force)
+        planned = without_bad_hosts([attempt for _, attempt, _ in chosen])
+        resumes = {run: checkpoint for run, _, checkpoint in chosen}
+        attempts = [(run, attempt) for (run, _, _), attempt in zip(chosen, planned, strict=True)]
         at_once, before = record.at_once if record else 0, NOBODY
         if at_once:
             others = [view for run, view in zip(members, seen, strict=True) if run not in resumes]
@@ -74,21 +74,21 @@ def _next(
     over = [(run, view) for run, view in zip(members, seen, strict=True) if _is_meant(view.state, force)]
     if not over:
         raise UserError(f"no member has failed or was cancelled ({counts(seen)}): there is nothing to resume")
-    found, left_out = [], []
+    chosen, left_out = [], []
     for run, view in over:
         try:
             planned, checkpoint = next_attempt(run, view, changes, Policy.FORCED if force else Policy.USER)
         except MayNotResume as error:
             left_out.append(str(error))
             continue
-        found.append((run, planned, checkpoint.name if checkpoint else None))
+        chosen.append((run, planned, checkpoint.name if checkpoint else None))
     if left_out[MOST_SHOWN:]:
         left_out[MOST_SHOWN:] = [f"and {counted(len(left_out) - MOST_SHOWN, 'other member')}"]
-    if not found:
+    if not chosen:
         raise UserError("no member can be resumed: " + "\n".join(left_out))
     for line in left_out:
         say(f"left out: {line}")
-    return found
+    return chosen
 
 
 def _is_meant(state: State, force: bool) -> bool:

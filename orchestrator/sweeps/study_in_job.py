@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from torusrun.orchestrator.base import lock
+from torusrun.orchestrator.base import lock, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError, explained
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.base.states import State
@@ -36,12 +37,38 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.fits import misfits
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.sweeps.study_plan import without_optuna
 from torusrun.orchestrator.sweeps.table import results
 
+ASKING_S = 60.0
+LEAST = (4, 3)  # of Optuna: since then its lock on a journal ends some time after the process that held it was killed
+PROBE = "import importlib.util as u, importlib.metadata as m; print(u.find_spec('optuna') and m.version('optuna'))"
 LOCK_S = 120.0  # the jobs of a sweep may all begin at once, and each holds the lock for a moment
 CUT_OFF = (State.TIMEOUT, State.PREEMPTED, State.NODE_FAIL)  # the member continues once it is resumed
 RUN = "run"  # the attribute of a trial that has the member's id
+
+
+def check_optuna(python: str) -> None:
+    """Raise UserError if the Python of the jobs has no Optuna, or an old one; not if it cannot be run here."""
+    try:
+        said = process.run(process.program(python, PROBE), timeout_s=ASKING_S)
+    except SiteError:  # it may be on the nodes alone; the job says it, too
+        return
+    match = re.search(r"^(None|(\d+)\.(\d+)\S*)$", said.stdout, re.MULTILINE)
+    if said.exit_code or not match:
+        return
+    if match[1] == "None":
+        raise UserError(without_optuna(python))
+    if (int(match[2]), int(match[3])) < LEAST:
+        raise UserError(without_optuna(python, match[1]))
+
+
+def without_optuna(python: str, version: str = "") -> str:
+    """What is wrong with the Optuna of this Python, '' for none, and how to mend it."""
+    least = ".".join(map(str, LEAST))
+    return (
+        f"the study of the sweep needs Optuna {least} or newer in the Python of its jobs, and {python} has "
+        f"{version or 'none'}: install torusrun[optuna] there, as by pip install 'optuna>={least}'"
+    )
 
 
 def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
@@ -52,8 +79,8 @@ def begin(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
     """
     if planned.plan.chosen_values is None:
         return planned
-    with _opened(run) as (study, found):
-        values = {one.key: one.text(value) for one, value in _taken_up(study, found, run)}
+    with _opened(run) as (study, optuna_study):
+        values = {one.key: one.text(value) for one, value in _taken_up(study, optuna_study, run)}
     if planned.plan.chosen_values != values:
         source = f"the study of {run.run_id}"
         first = plan_files.read_first(run, planned.number)
@@ -86,53 +113,53 @@ def _reported(run: RunFolder, completed: bool, number: int | None = None) -> Non
     if not run.sweep or not SweepFolder(run.sweep).study.exists():
         return
     try:
-        with _opened(run) as (study, found):
+        with _opened(run) as (study, optuna_study):
             if number is not None and not completed:
                 claim.check(run, number)  # within the study's lock: a newer attempt takes up its trial after its claim
-            _report(study, found, run, completed)
+            _report(study, optuna_study, run, completed)
     except claim.Superseded:
         return
     except TorusrunError as error:
         say(f"the study does not have the result of {run.run_id}: {error}")
 
 
-def _report(study: Study, found: Any, run: RunFolder, completed: bool) -> None:
+def _report(study: Study, optuna_study: Any, run: RunFolder, completed: bool) -> None:
     from optuna.trial import TrialState
 
-    own = _trials(found, run)
+    own = _trials(optuna_study, run)
     if not own or own[-1].state is not TrialState.RUNNING:
         return
     reported = results(run) if completed else {}
     value = reported.get(study.metric)
     if value is not None:
-        found.tell(own[-1].number, value)
+        optuna_study.tell(own[-1].number, value)
         return
-    found.tell(own[-1].number, state=TrialState.FAIL)
+    optuna_study.tell(own[-1].number, state=TrialState.FAIL)
     if completed:
         names = ", ".join(reported) or "nothing"
         say(f"{run.run_id} has reported no {study.metric!r} ({names}): its study counts it as failed")
 
 
-def _taken_up(study: Study, found: Any, run: RunFolder) -> list[tuple[Searched, Any]]:
+def _taken_up(study: Study, optuna_study: Any, run: RunFolder) -> list[tuple[Searched, Any]]:
     """The values of the run's trial. It is the one that it has, one like it if that has failed, or a new one."""
     from optuna.trial import TrialState, create_trial
 
     distributions = {one.key: _distribution(one) for one in study.searched}
-    if own := _trials(found, run):
+    if own := _trials(optuna_study, run):
         values = own[-1].params
         if own[-1].state is TrialState.FAIL:
             own_again = {"params": values, "distributions": distributions, "user_attrs": {RUN: run.run_id}}
-            found.add_trial(create_trial(state=TrialState.RUNNING, **own_again))
+            optuna_study.add_trial(create_trial(state=TrialState.RUNNING, **own_again))
     else:
-        trial = found.ask(distributions)
+        trial = optuna_study.ask(distributions)
         trial.set_user_attr(RUN, run.run_id)
         values = trial.params
     return [(one, values[one.key]) for one in study.searched]
 
 
-def _trials(found: Any, run: RunFolder) -> list[Any]:
+def _trials(optuna_study: Any, run: RunFolder) -> list[Any]:
     """The trials of a member, the newest last."""
-    return [trial for trial in found.get_trials(deepcopy=False) if trial.user_attrs.get(RUN) == run.run_id]
+    return [trial for trial in optuna_study.get_trials(deepcopy=False) if trial.user_attrs.get(RUN) == run.run_id]
 
 
 def _distribution(one: Searched) -> Any:

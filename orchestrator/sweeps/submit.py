@@ -31,9 +31,7 @@ from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.sweeps.batches import NOBODY, AtWork, Batch, MemberAttempt, batches
-from torusrun.orchestrator.sweeps.cost import cost
 from torusrun.orchestrator.sweeps.plans import PlannedSweep
-from torusrun.orchestrator.sweeps.study_plan import check_optuna
 
 NO_JOBS = "it has no jobs"
 
@@ -70,6 +68,8 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
     if sweep.site.host:
         raise UserError(f"the site is reached through {sweep.site.host}: this is done there, or by `torusrun submit`")
     if sweep.study:
+        from torusrun.orchestrator.sweeps.study_in_job import check_optuna
+
         check_optuna(sweep.site.interpreter)
     firsts = without_bad_hosts([attempt_plan.first(member.plan) for member in sweep.members])
     members = [(member.run, planned) for member, planned in zip(sweep.members, firsts, strict=True)]
@@ -78,30 +78,30 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
 
 def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     """The plans without bad hosts, which are printed once."""
-    found = all_without_bad_nodes(planned)
-    for line in dict.fromkeys(line for one in found for line in one.left_out.lines):
+    remaining = all_without_bad_nodes(planned)
+    for line in dict.fromkeys(line for one in remaining for line in one.left_out.lines):
         say(line)
-    return found
+    return remaining
 
 
 def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: create.Origin | None) -> None:
     """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
     attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
     images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
-    found = {name: create.image_of(plan) for name, plan in images.items()}
+    image_of = {name: create.image_of(plan) for name, plan in images.items()}
     facts = create.facts_of(attempts[0].planned.plan, source, origin)
-    folder, unfinished, expected = sweep.folder, sweep.folder.unfinished, cost(sweep).kept
+    folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
     with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
         try:
             private.new(unfinished.folder, sweep.site.umask)
             copies: dict[object, RunFolder] = {}
             for one in attempts:
-                _fill(one, found[one.planned.plan.run.image], facts, copies)
+                _fill(one, image_of[one.planned.plan.run.image], facts, copies)
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
-            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once, expected).write(unfinished)
+            SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
             if sweep.study:
                 write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
-from torusrun.orchestrator.base.shown.numbers import duration, number, percent, steps, thousands
+from torusrun.orchestrator.base.shown.numbers import number, percent, steps, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.run.folder import ledger, metrics
-from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted
+from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, number_of
 from torusrun.orchestrator.run.state.poll import views
@@ -33,12 +31,12 @@ def results(run: RunFolder) -> dict[str, float]:
         rows = metrics.read(run.metrics, TAIL_BYTES)
     except SiteError:
         return {}
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in rows:
         if row.get("event") in OF_RESULTS:
             numbers = {key: value for key, value in row.items() if type(value) in (int, float)}
-            found.update((key, float(value)) for key, value in numbers.items() if key not in NO_RESULTS)
-    return found
+            values.update((key, float(value)) for key, value in numbers.items() if key not in NO_RESULTS)
+    return values
 
 
 LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
@@ -135,96 +133,28 @@ def as_json(rows: Sequence[MemberRow]) -> list[dict[str, Any]]:
 def rows_of(sweep: SweepFolder, members: Sequence[RunFolder]) -> list[MemberRow]:
     """A row for each of these members. It queries the scheduler if necessary. Raises SiteError for a damaged sweep."""
     settings = sweep.settings()
-    found = []
+    rows = []
     for view in views(members):
         run = RunFolder(Path(view.folder))
         number = number_of(run)
         own = settings[number] if number < len(settings) else {}
-        found.append(MemberRow(number, own, view, results(run)))
-    return found
-
-
-HOUR_S = 3600.0
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The node-hours of all attempts, and the time from the first begin to the last end, or to now."""
-
-    node_hours: float
-    wall_s: float
-
-
-def spent(members: Sequence[RunFolder], over: Collection[str] = ()) -> Spent | None:
-    """What these members have cost; None before one begins. Raises SiteError if a ledger cannot be read.
-
-    `over` are the ids of those that are over. Of an attempt that is LOST no end is known: it counts to its last report.
-    """
-    uses = [use for run in members for use in _uses(run, run.run_id in over)]
-    if not uses:
-        return None
-    node_s = sum(nodes * (end_s - begin_s) for nodes, begin_s, end_s in uses)
-    return Spent(node_s / HOUR_S, max(end_s for _, _, end_s in uses) - min(begin_s for _, begin_s, _ in uses))
-
-
-def _last_report_s(run: RunFolder) -> float:
-    """When the run wrote its metrics last; 0 if it never did."""
-    try:
-        return run.metrics.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _uses(run: RunFolder, over: bool) -> Iterator[tuple[int, float, float]]:
-    """The nodes of each attempt, when it began, and when it ended. The newest one may lack an end: it counts to now."""
-    events = ledger.events(run.ledger)
-    begun = [event for event in events if isinstance(event, Started)]
-    ends_s = {event.attempt: event.time_s for event in events if isinstance(event, Ended)}
-    for event in begun:
-        if event.attempt in ends_s or event is begun[-1]:
-            lost = over or any(isinstance(one, Submitted) and one.attempt > event.attempt for one in events)
-            until_s = _last_report_s(run) if lost else time.time()
-            yield len(event.hosts), event.time_s, max(ends_s.get(event.attempt, until_s), event.time_s)
-
-
-def cost_lines(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str]) -> list[str]:
-    """One line, after an empty one; [] before the first member begins. `over` are the ids of members that are over."""
-    record, used = sweep.read(), spent(members, over)
-    if not used:
-        return []
-    so_far = f"{used.node_hours:.3g} node-hours in {duration(used.wall_s)}"
-    if not record:
-        return ["", f"cost so far: {so_far}"]
-    most, kept = "at most " if record.cost.by_limits else "", record.cost
-    left_out = "the queue" if kept.by_limits or kept.start_s is not None else "the queue, starts and stops"
-    expected = f"{most}{kept.node_hours:.3g} in {most}{duration(kept.wall_s)} without {left_out}"
-    return ["", f"cost so far: {so_far}; at submit {expected}"]
-
-
-def cost_as_json(sweep: SweepFolder, members: Sequence[RunFolder], over: Collection[str]) -> dict[str, Any]:
-    """Both costs; each is null if it is not known."""
-    record, used = sweep.read(), spent(members, over)
-    kept = record.cost if record else None
-    return {"at_submit": asdict(kept) if kept else None, "so_far": asdict(used) if used else None}
+        rows.append(MemberRow(number, own, view, results(run)))
+    return rows
 
 
 def shown(sweep: SweepFolder, members: Sequence[RunFolder], best: str, width: int | None) -> list[str]:
-    """The table of a sweep and its cost, in lines. Raises UserError if no member has reported the metric `best`."""
+    """The table of a sweep in lines. Raises UserError if no member has reported the metric `best`."""
     rows = rows_of(sweep, members)
-    over = {row.view.run for row in rows if row.view.state.over}
-    ordered = ranked(rows, goal(best, rows)) if best else rows
-    return [*table(ordered).lines(width), *cost_lines(sweep, members, over)]
+    return table(ranked(rows, goal(best, rows)) if best else rows).lines(width)
 
 
 def shown_as_json(sweep: SweepFolder, members: Sequence[RunFolder], best: str) -> dict[str, Any]:
-    """The views of the members, the same rows as in `shown`, and the cost. Raises as `shown` does."""
+    """The views of the members, and the same rows as in `shown`. Raises as `shown` does."""
     rows = rows_of(sweep, members)
-    over = {row.view.run for row in rows if row.view.state.over}
     ordered = ranked(rows, goal(best, rows)) if best else rows
     return {
         "schema": 1,
         "runs": [row.view.as_json() for row in rows],
         "sweep": sweep.sweep_id,
         "members": as_json(ordered),
-        "cost": cost_as_json(sweep, members, over),
     }

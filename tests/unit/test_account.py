@@ -13,7 +13,7 @@ from torusrun.orchestrator.run.folder.events import Ended, Event, KeptGoing, Ref
 from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.state.account import USES, Account, account, mean_step_s
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
-from torusrun.orchestrator.show.account import forecast_line
+from torusrun.orchestrator.show.listing import forecast_line
 
 NOW_S = 1000.0
 

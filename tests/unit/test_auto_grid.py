@@ -30,7 +30,7 @@ from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.topology import cluster, expected
 from torusrun.orchestrator.show.listing import listing
 from torusrun.orchestrator.show.placement import outlook
-from torusrun.orchestrator.show.screen.final_table import rows
+from torusrun.orchestrator.show.screen.printed import end_rows
 
 SITE = """scheduler: slurm
 launcher: srun
@@ -218,12 +218,12 @@ def test_the_status_shows_the_grid_once_the_job_has_chosen_it_and_why(auto: Plan
     run = started_run(auto)
     (view,) = views([run])
     assert (view.grid, view.ranks, view.damaged) == (None, 32, ())
-    assert ("grid", "auto: the job chooses it once it knows its hosts") in rows(run, view)
+    assert ("grid", "auto: the job chooses it once it knows its hosts") in end_rows(run, view)
     assert ", grid auto, " in "\n".join(listing([view], long=True).lines())
     ledger.append(run.ledger, Started(1, "7", tuple(HOSTS), (4, 4, 2), "auto: two racks"))
     (view,) = views([run])
     assert (view.grid, view.ranks, view.grid_reason) == ((4, 4, 2), 32, "auto: two racks")
-    assert ("grid", "4 x 4 x 2: auto: two racks") in rows(run, view)
+    assert ("grid", "4 x 4 x 2: auto: two racks") in end_rows(run, view)
     assert ", grid 4x4x2, " in "\n".join(listing([view], long=True).lines())
 
 

@@ -13,7 +13,7 @@ from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.show.comparison import compare
+from torusrun.orchestrator.show.origin import compare
 from torusrun.training.checkpoint.manifest import MANIFEST, compose, name_of
 from torusrun.training.progress import Progress
 from torusrun.training.reporting.metrics import Metrics

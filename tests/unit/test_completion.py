@@ -84,7 +84,7 @@ def test_every_verb_and_every_option_is_completed() -> None:
         ("reproduce last --compare rec", {ELSEWHERE}),
         ("forward dig", {RUN}),
         ("export dig", {RUN}),
-        ("export last --as ", {"csv", "parquet", "tensorboard"}),
+        ("export last --as ", {"csv", "tensorboard"}),
         ("report dig", {RUN}),
         ("rm dig", {RUN}),
         ("status --state no", {"node_fail"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.show.screen.many import Window
+from torusrun.orchestrator.show.screen.pages import Window
 from torusrun.training.counted import all_of, counted
 
 

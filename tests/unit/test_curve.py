@@ -1,4 +1,4 @@
-"""Curves with blocks, in ASCII, with letters and as SVG, and the losses that are read as they are written."""
+"""Curves with blocks and in ASCII, and the losses that are read as they are written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, Axis, Curve
+from torusrun.orchestrator.base.shown.curve import ASCII, BLOCKS, Curve
 from torusrun.orchestrator.show.screen import detail as module
 from torusrun.orchestrator.show.screen.detail import Losses
 from torusrun.training.reporting.metrics import Metrics
@@ -16,7 +16,7 @@ Points = list[tuple[float, float]]
 
 
 def area(points: Points, width: int, height: int, *, blocks: bool = True) -> list[str]:
-    return Curve({"loss": points}).area(width, height, BLOCKS if blocks else ASCII)
+    return Curve(points).area(width, height, BLOCKS if blocks else ASCII)
 
 
 def test_a_loss_in_blocks_and_in_ascii() -> None:
@@ -41,19 +41,10 @@ def test_every_curve_fits_and_ends_on_its_last_line(
     assert blocks or all(line.isascii() for line in lines)
 
 
-COSTS = Curve(
-    {"ring": [(4.0, 1.0), (16.0, 100.0)], "tree": [(4.0, 1.0), (8.0, 10.0)]},
-    Axis(lambda count: f"{count:.0f} GPUs", log=True),
-    Axis(lambda cost: f"{cost:g} ms", log=True),
-)
-
-
-def test_several_curves_have_letters_and_share_logarithmic_axes_and_one_has_stars() -> None:
-    rows = COSTS.letters(21, 5)
-    assert rows == ["                    r", "", "          t", "", "*"]
-    assert COSTS.framed(rows, "|")[::4] == ["   100 ms |                    r", "     1 ms |*"]
-    assert COSTS.foot("", 21) == "          4 GPUs        16 GPUs"
-    assert Curve({"rate": [(0.0, 1.0), (1.0, 3.0), (2.0, 2.0)]}).letters(3, 3) == [" *", "  *", "*"]
+def test_a_frame_has_the_ends_of_both_axes() -> None:
+    curve = Curve([(4.0, 1.0), (16.0, 100.0)], "{:.0f} GPUs".format, "{:g} ms".format)
+    assert curve.framed(["█", "██"]) == ["   100 ms █", "     1 ms ██"]
+    assert curve.foot("", 21) == "          4 GPUs        16 GPUs"
 
 
 def test_a_resumed_run_replaces_what_it_repeats(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`torusrun export`: the metrics of runs as CSV, Parquet and event files, read back by other programs."""
+"""`torusrun export`: the metrics of runs as CSV and event files, read back by other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.test_report_series import row
 from tests.unit.verbs import Capsys, Patch, refuses
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.show.exported import FORMATS, Format, MetricTable, as_csv, as_events, as_parquet, table
+from torusrun.orchestrator.show.exported import FORMATS, Format, MetricTable, as_csv, as_events, table
 
 
 def needs(package: str) -> None:
@@ -54,16 +54,6 @@ def test_csv_has_all_digits_and_empty_cells() -> None:
         "loss": "1", "accuracy": "", "perplexity": "",
     }  # fmt: skip
     assert [line["accuracy"] for line in lines] == ["", "", "0.5", "", "0.75"]
-
-
-def test_parquet_is_read_back_by_pyarrow() -> None:
-    needs("pyarrow")
-    import pyarrow
-    from pyarrow import parquet
-
-    found = parquet.read_table(pyarrow.BufferReader(as_parquet(resumed())))
-    assert found.column("loss").to_pylist() == [1.0, 0.75, None, 0.25, None]
-    assert str(found.schema.field("step").type) == "int64" and str(found.schema.field("run").type) == "string"
 
 
 def test_event_files_are_read_back_and_equal_the_second_time(tmp_path: Path) -> None:
@@ -120,7 +110,7 @@ def test_a_run_without_steps_is_refused_and_the_others_are_written(run: RunFolde
 def test_a_missing_package_is_reported_once_with_its_command(
     run: RunFolder, home: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    monkeypatch.setitem(FORMATS, "parquet", Format("metrics.parquet", as_parquet, "no_such_package"))
-    said = refuses(capsys, "export", run.run_id, run.run_id, str(home / "curves"), "--as", "parquet")
+    monkeypatch.setitem(FORMATS, "tensorboard", Format("events", as_events, "no_such_package"))
+    said = refuses(capsys, "export", run.run_id, run.run_id, str(home / "curves"), "--as", "tensorboard")
     assert said.count("\n") == 1 and "pip install no_such_package" in said
     assert not (home / "curves").exists()

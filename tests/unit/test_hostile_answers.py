@@ -31,9 +31,8 @@ from torusrun.orchestrator.run.folder.events import Started, Submitting
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.account import Account, account
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.account import account_lines
-from torusrun.orchestrator.show.listing import listing
-from torusrun.orchestrator.show.screen import many, one
+from torusrun.orchestrator.show.listing import account_lines, listing
+from torusrun.orchestrator.show.screen import pages
 from torusrun.orchestrator.show.screen.detail import Detail
 
 ACCOUNT = account([Submitting(1, "a-1", time_s=1.0), Started(1, "7", ("n1",), time_s=2.0)], [], 9.0, State.RUNNING)
@@ -113,9 +112,9 @@ class Hostile:
 def shown(view: View, detail: Detail | None = None) -> None:
     """Draw a view in every way, and see that it does nothing to a terminal."""
     lines = listing([view], long=True).lines(80) + listing([view], long=True).lines()
-    lines += drawn([*many.lines([view], many.Window(0, 5), 80)], 80)
-    lines += drawn(one.lines(view, detail or Detail(), 80, 23), 80)
-    lines += drawn([*one.page(detail.nodes, many.Window(0, 9), 80)[0]], 80) if detail else []
+    lines += drawn([*pages.of_many([view], pages.Window(0, 5), 80)], 80)
+    lines += drawn(pages.of_one(view, detail or Detail(), 80, 23), 80)
+    lines += drawn([*pages.of_nodes(detail.nodes, pages.Window(0, 9), 80)[0]], 80) if detail else []
     assert all(char.isprintable() for line in lines for char in line)
 
 

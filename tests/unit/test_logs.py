@@ -20,8 +20,8 @@ from torusrun.orchestrator.run.folder.events import Submitted
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.show.logs.files import BLOCK_BYTES, FollowedFile, newest_line, tail
 from torusrun.orchestrator.show.logs.reading import Filter, Reading
-from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile, newest_line, tail
 
 Said = pytest.CaptureFixture[str]
 

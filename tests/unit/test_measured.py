@@ -220,7 +220,14 @@ def test_a_measured_model_of_ones_own_is_predicted_and_planned(
 
 @pytest.mark.parametrize(
     ("written", "message"),
-    [([], "no complete measurement"), (rows()[1:], "no complete measurement"), (rows()[:4], "two different sizes")],
+    [
+        ([], "no complete measurement"),
+        (rows()[1:], "no complete measurement"),
+        (rows()[:4], "two different sizes"),
+        ([*rows()[:-1], {**rows()[-1], "ranks": 1}], "a measured link must have"),
+        ([*rows()[:-1], {**rows()[-1], "operation": ["send"]}], "a measured link must have"),
+        ([*rows()[:-3], *({**row, "time_s": 1.0} for row in rows()[-3:])], "larger messages do not take longer"),
+    ],
 )
 def test_an_incomplete_measurement_is_refused(tmp_path: Path, written: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -270,7 +277,7 @@ def test_a_step_takes_as_long_as_its_longer_part_the_step_or_the_input(
         assert (f", input {1e3 * said['input_s']:.2f} ms" in capsys.readouterr().out) is (reading_s > busy_s)
 
 
-def test_a_site_that_charges_points_and_known_gpus_show_what_a_run_costs(
+def test_a_site_that_charges_points_shows_what_a_run_costs(
     home: Path, run_file: Path, site_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site_file.write_text(
@@ -279,7 +286,4 @@ def test_a_site_that_charges_points_and_known_gpus_show_what_a_run_costs(
     assert main(["predict", str(run_file), "--images-per-s", "10", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["points"] == pytest.approx(3 * said["node_hours"])
-    assert said["energy_kwh"] == pytest.approx(4 * 0.3 * said["total_s"] / 3600), "4 V100 of 300 W"
-    assert main(["predict", str(run_file), "--images-per-s", "10"]) == 0
-    assert "by the GPUs, at their limit of 300 W" in capsys.readouterr().out
     assert main(["plan", str(run_file), "--set", "nodes=2"]) == 0

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.torus_cases import names, racks
-from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.forecast.networks import network
+from torusrun.orchestrator.forecast.constants import network
 from torusrun.orchestrator.keys.load import load_site
 from torusrun.orchestrator.place.cost import nccl, regular
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime
@@ -126,22 +125,6 @@ def test_the_plateau_of_rings_and_ll128_go_by_the_gpus() -> None:
 )
 def test_the_compute_capability_of_an_architecture(architecture: str | None, capability: int) -> None:
     assert nccl.compute_capability(architecture) == capability
-
-
-def test_a_network_of_the_user_names_the_compute_capability(tmp_path: Path) -> None:
-    written = tmp_path / "links.yaml"
-    level = "node: {members: 4, bandwidth_bytes_per_s: 6.0e+10, latency_s: 6.0e-7}"
-    written.write_text(f"network: {{compute_capability: 70, {level}}}\n")
-    assert network(str(written)).compute_capability == 70
-    for wrong, said in (
-        (f"compute_capability: Volta, {level}", "compute_capability must be a whole number, as in 70 for sm_70"),
-        (f"compute_capability: 7.0, {level}", "as in 70 for sm_70"),
-        (f"compute_capability: 70.5, {level}", "as in 70 for sm_70"),
-        ("compute_capability: 70", "has no levels"),
-    ):
-        written.write_text(f"network: {{{wrong}}}\n")
-        with pytest.raises(UserError, match=said):
-            network(str(written))
 
 
 def test_hops_between_nodes_that_are_quicker_than_those_within_still_take_time() -> None:

@@ -1,10 +1,9 @@
-"""`torusrun plan --hosts`: what would go where, in words, drawn, and as JSON; and the order that a job takes."""
+"""`torusrun plan --hosts`: what would go where, in words and as JSON; and the order that a job takes."""
 
 import json
 import math
 import random
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -80,13 +79,6 @@ def test_the_source_of_the_topology_is_queried_once(
         capsys.readouterr()
 
 
-def test_the_drawing_is_svg_with_every_node(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said(capsys, files / "run.yaml", "--hosts", files / "hosts", "--svg", files / "placement.svg")
-    root = ElementTree.fromstring((files / "placement.svg").read_text())
-    titles = [str(title.text) for title in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert sorted(title.split(",")[0] for title in titles if ", place" in title) == sorted(HOSTS * 2), "in both orders"
-
-
 def test_hosts_that_are_not_needed_are_spares(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "list").write_text("g[0001-0009]\n")
     assert "spares      g0009" in said(capsys, files / "run.yaml", "--hosts", files / "list")
@@ -103,8 +95,6 @@ def test_without_hosts_it_says_when_they_are_placed(files: Path, capsys: pytest.
         (["--hosts", "nowhere"], "--hosts nowhere: cannot be read"),
         (["--hosts", "{}/empty"], "it has no hosts"),
         (["--hosts", "{}/few"], "the run takes 8 nodes; --hosts has 2: g[0001-0002]"),
-        (["--svg", "x.svg"], "--svg needs --hosts"),
-        (["--hosts", "{}/hosts", "--svg", "/nowhere/x.svg"], "cannot be written"),
         (["--hosts", "{}/hosts", "--site", "slurm"], "has no topology: write 'topology:' into its file"),
     ],
 )

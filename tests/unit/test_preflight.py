@@ -11,9 +11,9 @@ import pytest
 
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.connection import CALLING, Connection, Frame, Proofs
-from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, hear, say
-from torusrun.orchestrator.nodes.preflight.nodes import KnownNode, Nodes
-from torusrun.orchestrator.nodes.preflight.preflight import passed
+from torusrun.orchestrator.nodes.connections import KnownNode, Nodes
+from torusrun.orchestrator.nodes.messages import Errand, Hello, hear, say
+from torusrun.orchestrator.nodes.preflight import passed
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
@@ -91,18 +91,17 @@ def test_a_node_that_reports_when_the_preflight_is_over_disturbs_nothing() -> No
         """Another node reports while this one is asked to end."""
 
         def send(self, kind: Frame, content: bytes = b"") -> None:
-            nodes.known["meanwhile"] = KnownNode(self, 0.0, 0.0)
+            nodes.known["meanwhile"] = KnownNode(self)
             super().send(kind, content)
 
     here, there = socket.socketpair()
-    nodes.known["early"] = KnownNode(Early(here, sends=key, receives=key), 0.0, 0.0)
+    nodes.known["early"] = KnownNode(Early(here, sends=key, receives=key))
     with Proofs(key, CALLING) as proofs, there:
         proofs.call(nodes.addresses[0], nodes.ports[0])
         while not (late := proofs.step(1.0)):
             assert proofs.waiting
-        hear(late, Errand)
         nodes.close()
-        say(late, Hello("late", 0.0))
+        say(late, Hello("late"))
         with pytest.raises(OSError, match="closed"):
             hear(late, Errand)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.nodes.preflight.blame import SLOW, Blame, blamed, suspects
-from torusrun.orchestrator.nodes.preflight.schedule import schedule
+from torusrun.orchestrator.nodes.connections import schedule
+from torusrun.orchestrator.nodes.judge import SLOW, Blame, blamed, suspects
 from torusrun.orchestrator.run.folder.node_findings import MeasuredPair
 
 FAST = 1e9

@@ -83,7 +83,7 @@ def test_the_list_names_all_and_is_80_columns_wide(capsys: pytest.CaptureFixture
 def test_one_recipe_is_shown_within_80_columns(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = prints(capsys, "recipes", "show", name)
     assert max(map(len, shown.splitlines())) <= 80
-    assert load(name).title.split()[0] in shown and "learning rate\n" in shown
+    assert load(name).title.split()[0] in shown and "learning rate" in shown
     found = json.loads(prints(capsys, "recipes", "show", name, "--json"))
     assert found["train"]["recipe"] == name and found["marks"]["batch"]["source"]
 

@@ -8,18 +8,17 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.show.page.chart import (
+from torusrun.orchestrator.show.page.charts import (
     HEIGHT,
     MOST_TICKS,
     WIDTH,
     Chart,
     ChartLine,
-    powers,
+    series,
+    thinned,
     ticks,
-    time_unit,
     written,
 )
-from torusrun.orchestrator.show.page.charts import series, thinned
 
 VALUES = st.floats(-1e15, 1e15)
 
@@ -33,20 +32,15 @@ def test_steps_that_a_later_attempt_repeats_are_left_out() -> None:
     first.insert(2, row(1, 10, "eval", accuracy=0.5))
     first.append(row(1, 15, "eval", accuracy=0.6))
     second = [row(2, 10, "start"), row(2, 15, loss=2.0), row(2, 15, "eval", accuracy=0.7)]
-    found = series([*first, *second, row(2, 15, "done", accuracy=0.7)], begun_s=100.0)
+    found = series([*first, *second, row(2, 15, "done", accuracy=0.7)])
     assert [(each["step"], each["attempt"]) for each in found.steps] == [(5, 1), (10, 1), (15, 2)]
     assert [(each["step"], each["attempt"]) for each in found.evaluations] == [(10, 1), (15, 2)]
-    assert found.unit == "samples" and found.progress(found.steps[0]) == 320 and found.seconds(found.steps[0]) == 5
-
-
-def test_the_batch_follows_from_the_samples_of_neighbouring_rows() -> None:
-    rows = [row(1, 5), row(1, 10), {**row(1, 15), "samples": 10 * 64 + 5 * 128}, {**row(2, 20), "samples": 5000}]
-    assert [batch for _, batch in series(rows, 0.0).batches()] == [64, 128]
+    assert found.unit == "samples" and found.points(found.steps, "loss") == [(320, 1.0), (640, 1.0), (960, 2.0)]
 
 
 def test_a_program_without_samples_counts_steps() -> None:
-    found = series([{"t": 1.0, "event": "step", "step": 3, "attempt": 1}], 0.0)
-    assert found.unit == "steps" and found.progress(found.steps[0]) == 3 and not found.batches()
+    found = series([{"t": 1.0, "event": "step", "step": 3, "attempt": 1, "loss": 0.5}])
+    assert found.unit == "steps" and found.points(found.steps, "loss") == [(3, 0.5)]
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=80), st.integers(1, 9))
@@ -80,14 +74,12 @@ def test_ticks_are_round_and_written_alike() -> None:
     ):
         found = ticks(low, high)
         assert [*map(written(found), found)] == shown
-    assert powers(0.08, 7.0) == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0] and powers(1e-9, 1e9) == [1e-9, 1e-5, 1e-1, 1e3, 1e7]
-    assert [time_unit(value)[1] for value in (90, 200, 8000, 400_000)] == ["seconds", "minutes", "hours", "days"]
 
 
 @given(st.lists(st.lists(st.tuples(st.floats(0, 1e15), VALUES), min_size=1, max_size=5), min_size=1, max_size=4))
 def test_all_of_a_chart_is_within_its_frame(groups: list[list[tuple[float, float]]]) -> None:
-    lines = [ChartLine(name, [group], number) for number, (name, group) in enumerate(zip("ABCD", groups, strict=False))]
-    drawn = ElementTree.fromstring(Chart("Loss", "samples", lines, may_be_log=True).svg)
+    lines = [ChartLine(name, group, number) for number, (name, group) in enumerate(zip("ABCD", groups, strict=False))]
+    drawn = ElementTree.fromstring(Chart("Loss", "samples", lines).svg)
     assert len(drawn.findall("polyline")) == len(lines)
     for element in drawn.iter("polyline"):
         for x, y in (map(float, point.split(",")) for point in element.get("points", "").split()):

@@ -62,7 +62,6 @@ def test_what_a_study_chooses_from(text: str, searched: Searched, checked: list[
     [
         ("study: optuna, trials: 4, env.X: [1]", "a study needs 'metric': what it compares"),
         ("study: optuna, metric: loss, goal: min, env.X: [1]", "a study needs 'trials': how many members it has"),
-        (f"{OPTUNA}, list: [{{env.X: 1}}], env.Y: [1]", "'list' chooses members before"),
         (OPTUNA, "nothing to choose"),
         (f"{OPTUNA}, nodes: [1, 2]", "'nodes' must be known before the submission"),
         (f"{OPTUNA}, train.recipe: [a]", "'train.recipe' must be known before the submission"),

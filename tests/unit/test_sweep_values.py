@@ -24,8 +24,6 @@ def made(sweep: str, *options: str) -> list[str]:
     ("sweep", "expected"),
     [
         ("{a: [1, 2], b: [x, y]}", ["a=1, b=x", "a=1, b=y", "a=2, b=x", "a=2, b=y"]),
-        ("{list: [{a: 1}, {a: 2, b: x}]}", ["a=1", "a=2, b=x"]),
-        ("{list: [{a: 1}, {a: 2}], c: [3, 4]}", ["a=1, c=3", "a=1, c=4", "a=2, c=3", "a=2, c=4"]),
         ("{a: [[1, 2], {b: 3}]}", ["a=[1, 2]", "a={b: 3}"]),
     ],
 )  # fmt: skip
@@ -47,7 +45,6 @@ def test_an_option_replaces_the_values_of_the_file_and_adds_to_them() -> None:
         ("{a: {from: 1, to: 2}}", "", "run.yaml:3:12: 'a' must have a list of values, as in [64, 128] (ranges are"),
         ("{name: [a, b]}", "", "run.yaml:3:15: 'name' cannot differ between members"),
         ("{site.queue: [a, b]}", "", "all members are at one site"),
-        ("{list: [{a: 1}], a: [2]}", "", "is in the list and also has values of its own"),
         ("{a: [1, 2, 1]}", "", "members 0 and 2 are the same: a=1"),
         ("{at_once: 2}", "", "it has no values"),
         ("{at_once: 0, a: [1]}", "", "'sweep.at_once' must be at least 1"),

@@ -13,18 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
 from tests.unit.verbs import Capsys, Patch, prints, refuses
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.process import NoAnswer
-from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import Sweep, open_sweep, plan_sweep, submit, sweep
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.job.loop import _of_task
 from torusrun.orchestrator.run.folder import index, ledger, sweep_folder
-from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, Submitted
+from torusrun.orchestrator.run.folder.events import KeptGoing, Submitted
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state import lookup, outcome
@@ -33,7 +32,6 @@ from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.schedulers.client import Client
 from torusrun.orchestrator.sweeps.batches import Batch
 from torusrun.orchestrator.sweeps.submit import first, proposed
-from torusrun.orchestrator.sweeps.table import Spent, spent
 
 LATER_S = 120.0  # after a submission, when a scheduler would show the job
 # Each job has a line in the file `jobs`: its id, its name and the number of its tasks.
@@ -330,60 +328,6 @@ def test_members_share_one_copy_of_the_code_and_survive_one_another(cluster: Clu
     assert copies[1].read_text() == "print(1)\n"
     shutil.rmtree(submitted.folder.folder)
     assert not index.runs() and not [*index.place().iterdir()], "the links of removed members must be removed"
-
-
-def test_the_cost_so_far_is_shown_beside_that_at_submit(cluster: Cluster, capsys: Capsys) -> None:
-    submitted = cluster.submit("nodes=1,2")
-    assert main(["status", submitted.id]) == 0 and "cost" not in capsys.readouterr().out, "nothing has begun"
-    for run, begun_s in zip(submitted.folders, (1000.0, 4600.0), strict=True):
-        hosts = ("n1", "n2")[: json.loads(run.plan.read_text())["spec"]["nodes"]]
-        ledger.append(run.ledger, Started(1, "1", hosts, time_s=begun_s))
-        ledger.append(run.ledger, Ended(1, State.COMPLETED, "it is done", Cause.DONE, time_s=begun_s + 1800))
-    said = prints(capsys, "status", submitted.id).splitlines()[-1]
-    assert said.startswith("cost so far: 1.5 node-hours in 90.0 min; at submit at most "), said
-    cost = json.loads(prints(capsys, "status", submitted.id, "--json"))["cost"]
-    assert cost["so_far"] == {"node_hours": 1.5, "wall_s": 5400.0} and cost["at_submit"]["by_limits"]
-
-
-def test_a_lost_member_costs_nothing_after_its_last_report(cluster: Cluster) -> None:
-    run = cluster.submit("nodes=1,2").folders[0]
-    ledger.append(run.ledger, Started(1, "1", ("n1",), time_s=1000.0))
-    run.metrics.write_text("{}\n")
-    os.utime(run.metrics, (4600.0, 4600.0))
-    assert spent([run], {run.run_id}) == Spent(1.0, 3600.0)
-    used = spent([run])
-    assert used and used.wall_s > 1e9, "one that is at work counts to now"
-    ledger.append(run.ledger, Submitted(2, "2", "slurm"))
-    assert spent([run]) == Spent(1.0, 3600.0), "its next attempt waits in the queue: nothing is at work"
-
-
-MEASURED = "measured: {models: {resnet-digits: {image_us: 100}}}\n"
-
-
-def test_the_cost_has_starts_and_stops_as_in_former_runs_of_the_site(home: Path, capsys: Capsys) -> None:
-    spec = write_specs(home)
-    (home / "site.yaml").write_text((home / "site.yaml").read_text() + MEASURED)
-    words = ["plan", str(spec), "--sweep", "train.optimizer.lr=0.1,0.2,0.3,0.4", "--set", "sweep.at_once=2"]
-    bare = json.loads(prints(capsys, *words, "--json"))
-    assert bare["start_s"] is None
-    for start_s in (10.0, 20.0, 90.0):
-        run = make(spec, End(State.COMPLETED, "done", cause=Cause.DONE))
-        run.image.unlink()
-        run.ledger.unlink()
-        ledger.append(run.ledger, Submitted(1, "1", "local", time_s=900.0))
-        ledger.append(run.ledger, Started(1, "1", ("n1",), time_s=1000.0))
-        ledger.append(run.ledger, Ended(1, State.COMPLETED, "done", Cause.DONE, time_s=1003.0 + start_s))
-        rows = [{"event": "step", "attempt": 1, "step": n, "t": 1000.0 + start_s + n} for n in (0, 1)]
-        run.metrics.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    make(spec, End(State.FAILED, "no", cause=Cause.PROGRAM))
-    found = json.loads(prints(capsys, *words, "--json"))
-    assert found["start_s"] == 22.0, "the median of the times to the first step (20 s) and from the last one (2 s)"
-    assert found["wall_s"] == pytest.approx(bare["wall_s"] + 2 * 22.0), "two members follow one another"
-    nodes = found["members"][0]["plan"]["spec"]["nodes"]
-    assert found["node_hours"] == pytest.approx(bare["node_hours"] + 4 * nodes * 22 / 3600)
-    assert main(words) == 0
-    said = capsys.readouterr().out
-    assert "start and stop of each member: 22.0 s, the median of 3 runs of yours on this site" in said
 
 
 def test_verbs_take_the_name_of_a_sweep_for_its_members(cluster: Cluster, tmp_path: Path, capsys: Capsys) -> None:

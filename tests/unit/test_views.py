@@ -28,7 +28,7 @@ from torusrun.orchestrator.run.state.follow import RECORDS_LAG_S, follow
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.show.progress_text import words
+from torusrun.orchestrator.show.screen.printed import words
 from torusrun.training.reporting.metrics import Metrics
 
 FAILED = End(State.FAILED, "rank 1 was killed")

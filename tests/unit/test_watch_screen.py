@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import termios
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,15 +24,14 @@ from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.output import keys
 from torusrun.orchestrator.base.terminal.plain import display_width
 from torusrun.orchestrator.run.folder import allocation
-from torusrun.orchestrator.run.folder.allocation import KeeperState
 from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.view import View, counts, ordered
-from torusrun.orchestrator.show.screen import many, one
-from torusrun.orchestrator.show.screen.detail import Detail, Details, at_work, first_error, nodes
-from torusrun.orchestrator.show.screen.many import Window
+from torusrun.orchestrator.show.screen import pages
+from torusrun.orchestrator.show.screen.detail import Detail, Details, first_error, nodes
 from torusrun.orchestrator.show.screen.nodes import NodeHeard
+from torusrun.orchestrator.show.screen.pages import Window
 
 FAST = replace(RUNNING, images_per_s=3264.2, accuracy=0.9472)
 DONE = view(NAME, State.COMPLETED, reason="all 4 ranks ended well", step=450, total_steps=450, loss=0.1)
@@ -57,11 +55,11 @@ def drawn(lines: list[RenderableType], width: int) -> list[str]:
 
 
 def of_one(shown: View, detail: Detail, width: int = 80, height: int = 23) -> list[str]:
-    return drawn(one.lines(shown, detail, width, height), width)
+    return drawn(pages.of_one(shown, detail, width, height), width)
 
 
 def test_many_runs_at_80_columns() -> None:
-    shown = drawn([*many.lines(ordered([DONE, PENDING, FAST, FAILED]), Window(0, 21), 80)], 80)
+    shown = drawn([*pages.of_many(ordered([DONE, PENDING, FAST, FAILED]), Window(0, 21), 80)], 80)
     assert shown[0] == "4 runs: 1 RUNNING, 1 FAILED, 1 PENDING, 1 COMPLETED"
     assert shown[1].split() == ["RUN", "STATE", "STEP", "LOSS/ACC", "ETA", "WHERE"]
     assert [line.split()[1] for line in shown[2:]] == ["RUNNING", "FAILED", "PENDING", "COMPLETED"]
@@ -69,7 +67,7 @@ def test_many_runs_at_80_columns() -> None:
 
 
 def test_a_state_has_its_colour_and_the_selected_row_is_reversed() -> None:
-    _, titles, running, failed = many.lines([FAST, FAILED], Window(0, 5, 1), 80)
+    _, titles, running, failed = pages.of_many([FAST, FAILED], Window(0, 5, 1), 80)
     styles = [
         [(line.plain[span.start : span.end].strip(), span.style) for span in line.spans] for line in (running, failed)
     ]
@@ -80,13 +78,13 @@ def test_a_state_has_its_colour_and_the_selected_row_is_reversed() -> None:
 def test_more_runs_than_rows_are_counted_and_scrolled() -> None:
     views = [replace(FAST, run=f"run-{n:04d}") for n in range(1000)]
     assert counts(views) == "1,000 runs: 1,000 RUNNING"
-    lines = drawn([*many.lines(views, Window(500, 21), 80)], 80)
+    lines = drawn([*pages.of_many(views, Window(500, 21), 80)], 80)
     assert len(lines) == 23 and lines[2].startswith("run-0500") and lines[-1].startswith("run-0520")
 
 
 @given(st.lists(VIEWS, min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 40), st.integers(1, 160))
 def test_every_row_fits(views: list[View], top: int, rows: int, width: int) -> None:
-    lines = many.lines(ordered(views), Window(top, rows, 0), width)
+    lines = pages.of_many(ordered(views), Window(top, rows, 0), width)
     assert len(lines) <= rows + 2
     for line in lines:
         assert "\n" not in line.plain and display_width(line.plain) <= width
@@ -109,6 +107,30 @@ def test_one_run_at_80_x_24() -> None:
     assert shown[10] == "node1  1s ago, wrote 0s ago, ranks 0, 1"
     assert shown[11].startswith("   2.0000 █") and "step 1 " in "".join(shown)
     assert shown[-1] == "  epoch 19" and "log of rank 0" in shown
+
+
+def head(shown: View, width: int) -> str:
+    return of_one(shown, Detail(), width)[0]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (120, f"{NAME} RUNNING {'━' * 10}╸{'━' * 29} step 120/450"),
+        (80, f"{NAME} RUNNING {'━' * 8}╺{'━' * 22} step 120/450"),
+        (40, "RUNNING ━━━━━╺━━━━━━━━━━━━━ step 120/450"),
+    ],
+)
+def test_the_head_keeps_state_bar_and_step(width: int, shown: str) -> None:
+    line = head(FAST, width)
+    assert len(line) == len(shown) and line.startswith(shown.partition("━")[0]) and line.endswith(" step 120/450")
+    steps = [head(replace(FAST, step=step), width) for step in (9, 99, 449)]
+    assert len({sum(text.count(mark) for mark in "━╸╺") for text in steps}) == 1 and "step   9/450" in steps[0]
+
+
+def test_without_a_number_of_steps_there_is_no_bar() -> None:
+    assert head(replace(FAST, total_steps=None), 80) == f"{NAME} RUNNING step 120"
+    assert head(replace(FAST, step=None), 80) == f"{NAME} RUNNING"
 
 
 def test_a_run_of_many_nodes_shows_as_many_as_fit() -> None:
@@ -135,7 +157,7 @@ DETAILS = st.builds(
 
 @given(VIEWS, DETAILS, st.integers(1, 160), st.integers(1, 60), st.booleans())
 def test_one_run_fits_every_terminal(shown: View, detail: Detail, width: int, height: int, blocks: bool) -> None:
-    lines = one.lines(shown, detail, width, height, blocks=blocks)
+    lines = pages.of_one(shown, detail, width, height, blocks=blocks)
     assert len(lines) <= height
     for line in drawn(lines, width):
         assert display_width(line) <= width
@@ -144,7 +166,7 @@ def test_one_run_fits_every_terminal(shown: View, detail: Detail, width: int, he
 
 @given(DETAILS, st.integers(0, 20), st.integers(1, 160), st.integers(1, 20))
 def test_the_page_of_nodes_fits_every_terminal(detail: Detail, top: int, width: int, rows: int) -> None:
-    shown, of_all = one.page(detail.nodes, Window(top, rows), width)
+    shown, of_all = pages.of_nodes(detail.nodes, Window(top, rows), width)
     assert len(shown) <= rows + 2 and all(display_width(line.plain) <= width for line in shown)
     assert of_all >= len(detail.nodes)
 
@@ -168,7 +190,7 @@ def test_details_of_a_run_that_failed(run: RunFolder) -> None:
         "ValueError: it broke",
     ]
     assert detail.losses[0] == (1.0, 1.0) and len(detail.losses) == 40
-    assert detail.said == ["a line of rank 0", "another"] and not detail.nodes
+    assert detail.log == ["a line of rank 0", "another"] and not detail.nodes
 
 
 def test_a_traceback_of_the_job_where_no_rank_says_more(run: RunFolder) -> None:
@@ -189,20 +211,15 @@ def test_nodes_are_those_of_the_placement_with_their_signs_of_life(run: RunFolde
     assert nodes(attempt, 1010.0) == [NodeHeard("here", [0, 1, 2, 3], None, None)]
 
 
-def test_a_held_allocation_shows_the_nodes_of_the_attempt_at_work(run: RunFolder, home: Path) -> None:
-    held = make(write_specs(home), End(State.COMPLETED, "given back"))
-    allocation.make(held, 60.0)
-    state = KeeperState(1, "here", 2e9, 60.0, 1e9, busy=run.run_id)
-    state.write(held.attempt(1))
-    os.utime(run.attempt(1).rank_start(0), (2000.0,) * 2)
-    NodeLoad(1000.0, 5.0, 4, 0.5).write(run.attempt(1).node_load(0))
-    (node,) = at_work(held, held.attempt(1), 2e9)
-    assert node.load == NodeLoad(1000.0, 5.0, 4, 0.5)
-    replace(state, busy="").write(held.attempt(1))
-    assert at_work(held, held.attempt(1), 2e9) == [], "its ranks have ended long ago"
-    NodeLoad(1000.0, 5.0, 2, 0.1).write(held.attempt(1).node_load(0))
-    (node,) = at_work(held, held.attempt(1), time.time())
-    assert node.load and node.load.cores == 2, "the keeper's own"
+def test_a_held_allocation_shows_the_keepers_own_node(running: RunFolder) -> None:
+    allocation.make(running, 60.0)
+    held = replace(RUNNING, attempt=1)
+    for rank in range(4):
+        os.utime(running.attempt(1).rank_start(rank), (2000.0,) * 2)
+    assert Details(running).look(held).nodes == [], "its ranks have ended long ago"
+    NodeLoad(1000.0, 5.0, 2, 0.1).write(running.attempt(1).node_load(0))
+    (node,) = Details(running).look(held).nodes
+    assert node.load and node.load.cores == 2
 
 
 @pytest.fixture
@@ -282,21 +299,16 @@ def test_however_it_is_left_the_terminal_is_as_before(
         assert ("state        RUNNING" in bare(after)) == table
 
 
-def test_a_view_that_is_suspended_leaves_the_screen_and_returns(running: RunFolder) -> None:
-    """The group of processes is orphaned, so the kernel does not stop it."""
+def test_a_view_cannot_be_suspended(running: RunFolder) -> None:
     with Terminal(WATCH, "last") as terminal:
-        at = terminal.until("q leaves")
-        terminal.press("\x1a")
-        terminal.until("q leaves", at)
-        while terminal.written.count("\x1b[?1049h") < 2:
-            terminal.until("q leaves", len(bare(terminal.written)))
-        terminal.press("q")
+        terminal.until("q leaves")
+        terminal.press("\x1aq")
         assert terminal.ended() == 1 and terminal.restored
 
 
 def test_a_defect_leaves_the_terminal_as_before(running: RunFolder) -> None:
     broken = WATCH.replace(
-        "import sys", "import sys\nfrom torusrun.orchestrator.show.screen import one\none.lines = None", 1
+        "import sys", "import sys\nfrom torusrun.orchestrator.show.screen import pages\npages.of_one = None", 1
     )
     with Terminal(broken, "last") as terminal:
         assert terminal.ended() == 3 and terminal.restored

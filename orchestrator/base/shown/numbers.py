@@ -72,3 +72,8 @@ def between(bounds: tuple[float, float], show: Callable[[float], str]) -> str:
 def moment(time_s: float) -> str:
     """A time on this machine's clock, as '2026-11-23 15:32:05 UTC'."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(time_s))
+
+
+def minute(time_s: float) -> str:
+    """The same to the minute, as '2026-11-23 15:32'."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))

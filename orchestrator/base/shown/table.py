@@ -60,6 +60,11 @@ class Table(Generic[Row]):
         """A record for each row."""
         return [{column.key: column.value(row) for column in self.columns if column.key} for row in self.rows]
 
+    def cells(self) -> tuple[list[str], list[list[str]], list[bool]]:
+        """(The titles, the whole texts of each row, which columns are on the right), for a page."""
+        layout = _Layout(self, None)
+        return layout.titles, [[cell.text for cell in cells] for cells in layout.cells], layout.right
+
     def lines(self, width: int | None = None) -> list[str]:
         """The titles and the rows as text, as in `styled`."""
         return ["".join(text for text, _ in line).rstrip() for line in self.styled(width)]
@@ -84,7 +89,7 @@ class _Layout(Generic[Row]):
         self.cells = [[column.cell(row, table.empty) for column in self.columns] for row in table.rows]
         texts = [*zip(self.titles, *([cell.text for cell in cells] for cells in self.cells), strict=True)]
         self._widths = [max(map(display_width, column)) for column in texts]
-        self._right = [c.on_the_right(column[1:]) for c, column in zip(self.columns, texts, strict=True)]
+        self.right = [c.on_the_right(column[1:]) for c, column in zip(self.columns, texts, strict=True)]
         self._kept = [*range(len(self.columns))]
         self._width, self._room = width, width
         if width is not None:
@@ -127,4 +132,4 @@ class _Layout(Generic[Row]):
         if n == len(self.columns) - 1 and self._room is not None:
             return text
         space = " " * (self._widths[n] - display_width(text))
-        return space + text if self._right[n] else text + space
+        return space + text if self.right[n] else text + space

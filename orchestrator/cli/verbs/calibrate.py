@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 def _measured(args: argparse.Namespace) -> RunFolder:
     """The folder of a COMPLETED measuring run: that of --from, or of a new run, after waiting for it."""
     from torusrun.orchestrator.cli.api import State, open_run, plan, submit
-    from torusrun.orchestrator.show.screen import live
+    from torusrun.orchestrator.show.screen import printed
 
     if plan(args.file, site=args.site, settings=args.settings).run.command:
         raise UserError("a command is measured by its finished runs, which predict reads: submit it at some sizes")
@@ -53,7 +53,7 @@ def _measured(args: argparse.Namespace) -> RunFolder:
     run = open_run(args.measured) if args.measured else submit(args.file, site=args.site, settings=settings)
     if run.plan.run.program != "measure":
         raise UserError(f"{run.id} is not a measuring run; submit one with --set program=measure")
-    view = live.show(run.folder)
+    (view,) = printed.show([run.folder])
     if view.state is not State.COMPLETED:
         raise UserError(f"{run.id} is {view.state.value} ({view.reason}): nothing was measured")
     return run.folder

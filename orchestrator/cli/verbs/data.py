@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(into: Path | None, *, as_json: bool) -> int:
     from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.show.data_sets import listing
+    from torusrun.orchestrator.show.catalogue import data_sets
 
-    table = listing(into)
+    table = data_sets(into)
     if as_json:
         print(json.dumps({"schema": 1, "data_sets": table.as_json()}, indent=1))
     else:
@@ -69,7 +69,7 @@ def _list(into: Path | None, *, as_json: bool) -> int:
 def _get(args: argparse.Namespace, into: Path | None) -> int:
     from torusrun.orchestrator.base.terminal.remarks import result, say
     from torusrun.orchestrator.keys.paths import absolute
-    from torusrun.orchestrator.show.data_sets import terms
+    from torusrun.orchestrator.show.catalogue import terms
     from torusrun.training.data import packed_file
     from torusrun.training.recipe.reading import ConfigError
 

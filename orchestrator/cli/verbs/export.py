@@ -1,6 +1,6 @@
 """
 Each run gets a folder of its own within FOLDER, so that TensorBoard compares runs. A file from before is replaced.
-Steps that an attempt computed again count once. Parquet needs pyarrow, and event files need tensorboard.
+Steps that an attempt computed again count once. Event files need tensorboard.
 
 examples:
   torusrun export last metrics
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as",
         dest="kind",
-        choices=("csv", "parquet", "tensorboard"),
+        choices=("csv", "tensorboard"),
         default="csv",
         help="the format of the files; default: %(default)s",
     )

@@ -32,8 +32,8 @@ from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.show.logs.files import LogLine
     from torusrun.orchestrator.show.logs.reading import Reading
-    from torusrun.orchestrator.show.logs.source import LogLine
 
 ALL = 0
 NO_TIME = "-" * len("2026-11-01T14:30:00")
@@ -44,7 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--rank", metavar="N", type=int, default=0, help="the output of this rank; default: %(default)s")
     what.add_argument("--all", action="store_true", help="the job and all ranks by time, each line with its origin")
-    what.add_argument("--errors", action="store_true", help="tracebacks of all ranks, and the ranks that ended badly")
+    what.add_argument(
+        "--errors", action="store_true", help="the last error of each rank, and the ranks that ended badly"
+    )
     parser.add_argument("--attempt", metavar="N", type=_attempt, help="an earlier one, or 'all'; default: the newest")
     parser.add_argument(
         "--tail", "-n", metavar="N", type=_lines, help="only the last N lines that exist already, read from the end"
@@ -84,13 +86,15 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.state import selection
     from torusrun.orchestrator.show.logs.reading import Filter, Reading
 
+    if args.errors and args.follow:
+        raise UserError("--errors shows what was written until now: leave out --follow")
     args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
     rank = None if args.all or args.errors else args.rank
     since_s = None if args.since is None else selection.moment("--since", args.since)
     reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep), args.tail))
     if args.follow and rank is not None and not reading.newest.wrote(rank):
         _say_why_it_waits(reading, rank)
-    lines = (reading.failures if args.errors else reading.lines)(until_over=args.follow)
+    lines = reading.failures() if args.errors else reading.lines(until_over=args.follow)
     untimed = _print(lines, times=args.times, raw=args.raw, flush=args.follow)
     if untimed is None:
         _say_why_there_are_none(reading, args)
@@ -132,13 +136,13 @@ def _say_why_it_waits(reading: Reading, rank: int) -> None:
 
 def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     """Say why no line was printed, with the end of the job's output if that explains a failure."""
-    from torusrun.orchestrator.show.logs.source import LogLine
+    from torusrun.orchestrator.show.logs.files import LogLine
 
     chosen = reading.filter.pattern or reading.filter.since_s is not None
     rank = reading.filter.rank
     if args.errors:
         why, end = reading.newest.failure()
-        none = f"no traceback, and no rank that ended badly{f'; {why}' if why else ''}"
+        none = f"no error, and no rank that ended badly{f'; {why}' if why else ''}"
         why, end = ("no line matches", []) if chosen else (none, end)
     elif rank is None or reading.newest.wrote(rank):
         why, end = "no line matches" if chosen else "nothing was written", []

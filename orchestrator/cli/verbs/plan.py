@@ -1,7 +1,7 @@
 """
 example:
   torusrun plan examples/digits.yaml --set grid=4x1
-  torusrun plan run.yaml --hosts hosts.txt --svg placement.svg
+  torusrun plan run.yaml --hosts hosts.txt
   torusrun plan run.yaml --check
 """
 
@@ -33,7 +33,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.sweep(parser)
     parser.add_argument("--json", action="store_true", help="as JSON, with every default filled in")
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
-    parser.add_argument("--svg", metavar="FILE", help="draw the placement as SVG into FILE")
     parser.add_argument("--check", action="store_true", help="also compare the run, its image and its site")
 
 
@@ -43,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
-    from torusrun.orchestrator.show import map_svg
     from torusrun.orchestrator.show.placement import outlook
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
@@ -51,11 +49,7 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.check and planned.site.host:
         return _checked_there(args, planned)
-    if args.svg and not args.hosts:
-        raise UserError("--svg needs --hosts FILE: without hosts there is no placement to draw")
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
-    if args.svg and placed:
-        shared_arguments.write_svg(args.svg, map_svg.document(placed.map, placed.plan.run.name))
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     of_command = _of_command(planned)
@@ -82,8 +76,8 @@ def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
     from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file
 
-    if args.hosts or args.svg:
-        raise UserError("--hosts and --svg draw here, and --check examines the image there: give one of them")
+    if args.hosts:
+        raise UserError("--hosts places the ranks here, and --check examines the image there: give one of them")
     options = [option for option in ("--check", "--json") if getattr(args, option.strip("-"))]
     return shown(of_file.run("plan", planned, args.file, options, site=args.site, settings=args.settings))
 
@@ -92,18 +86,17 @@ def _sweep(args: argparse.Namespace) -> int:
     """Print the first member in full, then all members and what they cost."""
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.sweeps import preview
-    from torusrun.orchestrator.sweeps.cost import cost
     from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
 
-    if args.hosts or args.svg or args.check:
-        raise UserError("--hosts, --svg and --check are for one run: leave out the sweep, as in --set sweep=null")
+    if args.hosts or args.check:
+        raise UserError("--hosts and --check are for one run: leave out the sweep, as in --set sweep=null")
     asked = SweepOptions(tuple(args.sweep))
     sweep = plan_sweep(args.file, site=args.site, settings=args.settings, asked=asked)
     if args.json:
-        print(json.dumps(preview.as_json(sweep, cost(sweep)), indent=1))
+        print(json.dumps(preview.as_json(sweep, preview.cost(sweep)), indent=1))
         return DONE
     print(_words(with_expected_grid(sweep.members[0].plan)))
-    print("\n" + "\n".join(preview.lines(sweep, cost(sweep))))
+    print("\n" + "\n".join(preview.lines(sweep, preview.cost(sweep))))
     return DONE
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
     shared_arguments.hosts_file(parser, "place the ranks on these hosts")
-    parser.add_argument("--network", metavar="NAME", help="links: a name, or a file with them; default: the site's")
+    parser.add_argument("--network", metavar="NAME", help="links of a known network; default: the site's")
     parser.add_argument("--gpu", metavar="NAME", help="GPU model; default: from the site's architecture")
     parser.add_argument("--workload", metavar="NAME", help="a built-in network; default: the run's model")
     parser.add_argument(

@@ -23,19 +23,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.show import recipe_tables
+    from torusrun.orchestrator.show.catalogue import ShownRecipe, recipes, recipes_as_json
     from torusrun.training.recipe.files import load, names
     from torusrun.training.recipe.near import did_you_mean
 
     if args.what not in (None, "show"):
         raise UserError(f"{args.what!r} is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`")
     if args.what is None:
-        table = recipe_tables
-        print(json.dumps({"schema": SCHEMA, **table.as_json()}, indent=1) if args.json else table.as_text())
+        print(json.dumps({"schema": SCHEMA, **recipes_as_json()}, indent=1) if args.json else recipes())
         return DONE
     if args.name not in names():
         which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"
         raise UserError(f"{which} (known: {', '.join(names())}){did_you_mean(args.name or '', names())}")
-    shown = recipe_tables.ShownRecipe(load(args.name))
+    shown = ShownRecipe(load(args.name))
     print(json.dumps({"schema": SCHEMA, **shown.as_json()}, indent=1) if args.json else shown.as_text())
     return DONE

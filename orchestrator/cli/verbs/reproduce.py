@@ -76,7 +76,7 @@ def _compare(one: Run, other: Run, *, as_json: bool) -> int:
     """Print the comparison of two runs of one machine."""
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.cli.api import RunThere
-    from torusrun.orchestrator.show.comparison import compare
+    from torusrun.orchestrator.show.origin import compare
 
     if isinstance(one, RunThere):
         from torusrun.orchestrator.cli import elsewhere

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import UserError, explained
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_bytes
 
 if TYPE_CHECKING:
@@ -170,9 +170,3 @@ def hosts(name: str) -> list[str]:
     if not names:
         raise UserError(f"--hosts {name}: it has no hosts; write one per line")
     return names
-
-
-def write_svg(name: str, text: str) -> None:
-    """Write a picture into the file of --svg. Raises UserError if that fails."""
-    with explained(f"--svg {name}: cannot be written", UserError):
-        Path(name).write_text(text, encoding="utf-8")

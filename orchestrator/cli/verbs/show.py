@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.folder.index import find
     from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
     from torusrun.orchestrator.show.origin import origin
-    from torusrun.orchestrator.show.screen import final_table
+    from torusrun.orchestrator.show.screen.printed import show_table
 
     folder = find(args.run_id)
     (view,) = views([folder], patience_s=PATIENCE_S)
@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(shown.as_json(), indent=1))
     else:
-        final_table.show(shown.rows(), view.state)
+        show_table(shown.rows(), view.state)
     return DONE

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run, Sweep
     from torusrun.orchestrator.run.folder.run_folder import RunFolder
     from torusrun.orchestrator.run.state.view import View
-    from torusrun.orchestrator.show.screen.watched import WatchedRuns
 
 MOST_ROWS = 40  # rows of the table that stays on a terminal
 
@@ -73,40 +72,37 @@ def _outcome(views: Sequence[View]) -> int:
 
 def _follow(runs: Sequence[RunFolder]) -> list[View]:
     """Show the runs until they are over or the user leaves, then their table."""
-    from torusrun.orchestrator.show.screen.watched import WatchedRuns
-
-    watched = WatchedRuns(runs)
     if draws():
-        return _on_screen(watched)
+        return _on_screen(runs)
     from torusrun.orchestrator.show.screen import printed
 
     views = printed.show(runs)
-    _table(watched, views)
+    _table(runs, views)
     return views
 
 
-def _on_screen(watched: WatchedRuns) -> list[View]:
+def _on_screen(runs: Sequence[RunFolder]) -> list[View]:
     from torusrun.orchestrator.show.screen.screen import Screen
 
-    screen = Screen(watched)
+    screen = Screen(runs)
     try:
         screen.follow()
     except KeyboardInterrupt:
-        _table(watched, screen.views)
+        _table(runs, screen.views)
         raise
-    _table(watched, screen.views)
+    _table(runs, screen.views)
     return screen.views
 
 
-def _table(watched: WatchedRuns, views: Sequence[View]) -> None:
+def _table(runs: Sequence[RunFolder], views: Sequence[View]) -> None:
     from torusrun.orchestrator.base.terminal import output
     from torusrun.orchestrator.show.listing import listing
-    from torusrun.orchestrator.show.screen import final_table as report
+    from torusrun.orchestrator.show.screen.printed import end_rows, show_table
 
     if is_quiet():
         return _complain(views)
     if len(views) == 1:
-        report.show(watched.rows(views[0]), views[0].state)
+        show_table(end_rows(runs[0], views[0]), views[0].state)
         return
     from torusrun.orchestrator.run.state.view import counts, ordered
 
@@ -137,18 +133,11 @@ def follow_sweep_to_end(sweep: Sweep) -> int:
 
 
 def follow_to_end(run: Run) -> int:
-    """Show one run in one line until it is over, then its table; returns the exit code for its outcome."""
+    """Show one run until it is over, then its table; returns the exit code for its outcome."""
     from torusrun.orchestrator.cli.api import RunThere
-    from torusrun.orchestrator.show.screen import final_table as report
-    from torusrun.orchestrator.show.screen import live
 
     if isinstance(run, RunThere):
         from torusrun.orchestrator.cli import elsewhere
 
         return elsewhere.follow([run.known])
-    view = live.show(run.folder)
-    if is_quiet():
-        _complain([view])
-    else:
-        report.show(report.rows(run.folder, view), view.state)
-    return DONE if view.state is State.COMPLETED else RUN_FAILED
+    return _outcome(_follow([run.folder]))

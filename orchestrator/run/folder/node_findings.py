@@ -39,14 +39,13 @@ class NodeFinding:
 class NodeFindings:
     """All checks of one node.
 
-    `port_rates` are the rates of its InfiniBand adapters, in bytes per second. `gpu_links` has the PCIe lanes and the
-    active NVLinks of its GPUs that no limit judges: 'pcie 00000000:81:00.0' -> 16.
+    `links` are compared with those of other nodes: the rates of its InfiniBand adapters, in bytes per second, and the
+    PCIe lanes and active NVLinks of its GPUs: 'infiniband mlx5_0' -> 12.5e9, 'pcie 00000000:81:00.0' -> 16.
     """
 
     host: str
     findings: tuple[NodeFinding, ...] = ()
-    port_rates: Mapping[str, float] = field(default_factory=dict)
-    gpu_links: Mapping[str, int] = field(default_factory=dict)
+    links: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

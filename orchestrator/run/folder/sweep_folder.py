@@ -20,25 +20,11 @@ LOCK_S = 2.0  # a look at a member holds the lock for a moment
 
 
 @dataclass(frozen=True)
-class KeptCost:
-    """What a sweep was to cost at its submission, without the queue; at most that if it is `by_limits` of time.
-
-    `start_s` is what the start and stop of each member add; None if they are left out.
-    """
-
-    node_hours: float
-    wall_s: float
-    by_limits: bool
-    start_s: float | None = None
-
-
-@dataclass(frozen=True)
 class SweepRecord:
     """What a sweep is: the settings of each of its members by key, and how many may run at the same time (0: all)."""
 
     members: tuple[dict[str, str], ...]
     at_once: int
-    cost: KeptCost
 
     def write(self, sweep: SweepFolder) -> None:
         write_json(sweep.record, {"schema": SCHEMA, **asdict(self)}, secret=True)  # values of env may differ

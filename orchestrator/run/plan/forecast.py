@@ -8,10 +8,8 @@ from dataclasses import replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import TorusrunError, UserError
-from torusrun.orchestrator.forecast.constants import table
-from torusrun.orchestrator.forecast.device import power_w
+from torusrun.orchestrator.forecast.constants import network, table, with_ranks_per_node
 from torusrun.orchestrator.forecast.forecast import Forecast, forecast
-from torusrun.orchestrator.forecast.networks import network, with_ranks_per_node
 from torusrun.orchestrator.forecast.step import InputTime, norms_s
 from torusrun.orchestrator.forecast.workload import Asked, Communication, PhaseSteps, Workload, workload, workload_of
 from torusrun.orchestrator.place.cost import regular
@@ -30,7 +28,6 @@ from torusrun.orchestrator.run.plan.rates import (
     Otherwise,
     backend_of,
     device_of,
-    gpu_of,
     measured_facts,
     saving,
     train_of,
@@ -75,7 +72,6 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             links_error=_links_error(plan, other),
             recipe=plan.run.train.recipe,
             reading=None if other.workload else _reading(plan),
-            power_w=_power_w(plan, other),
             points_per_node_hour=plan.site.points_per_node_hour,
             ranks_per_core=_ranks_per_core(plan, other),
         )
@@ -175,10 +171,8 @@ def _links(plan: Plan) -> Network:
 
 
 def _links_error(plan: Plan, other: Otherwise) -> float | None:
-    """The error of links that `torusrun calibrate` measured, at the site or for a file; None: not measured."""
-    if other.network:
-        return 0.0 if other.network.endswith((".yaml", ".yml")) else None
-    return plan.site.measured.links_error
+    """The error of links that `torusrun calibrate` measured at the site; None: not measured."""
+    return None if other.network else plan.site.measured.links_error
 
 
 def _reading(plan: Plan) -> InputTime | None:
@@ -194,12 +188,6 @@ def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
     if other.gpu or plan.site.node.gpus or not schedulers.get(plan.site.scheduler).traits.one_machine:
         return 1.0
     return max(1.0, plan.ranks / len(os.sched_getaffinity(0)))
-
-
-def _power_w(plan: Plan, other: Otherwise) -> float | None:
-    """The most watts that a rank's GPU may draw; None for ranks on CPUs, and for an unknown GPU."""
-    name = gpu_of(plan, other)
-    return power_w(name) if name else None
 
 
 def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:

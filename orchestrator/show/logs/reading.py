@@ -1,4 +1,4 @@
-"""The lines of a run's logs in the order of time, by rank, attempt, time and pattern, and followed to its end."""
+"""The lines of a run's logs in the order of time, chosen by rank, attempt, time and pattern; or its failures alone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,29 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
+from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
+from torusrun.orchestrator.run.folder.log_errors.tracebacks import bare
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.follow import follow
-from torusrun.orchestrator.show.logs.failures import Failures
-from torusrun.orchestrator.show.logs.files import Logs, all_logs, logs, named
-from torusrun.orchestrator.show.logs.source import BLOCK_BYTES, FollowedFile, LogLine
+from torusrun.orchestrator.show.logs.files import (
+    BLOCK_BYTES,
+    TAIL_LINES,
+    FollowedFile,
+    LogLine,
+    Logs,
+    all_logs,
+    bad_ends,
+    logs,
+    named,
+    tail,
+    who,
+)
+from torusrun.training.counted import first_of
 
 SMALLEST_BLOCK_BYTES = 4096
 ALL_BLOCKS_BYTES = 32 << 20  # of all files that are read together
@@ -79,6 +94,34 @@ class Filter:
         return self.pattern is None or self.pattern.search(line.text) is not None
 
 
+def failures(logs: Logs) -> Iterator[LogLine]:
+    """The last error of the job and of each rank, each once, then the ranks that failed, by time.
+
+    The rank that ended first comes first. A rank without such an error has its last lines.
+    """
+    ends = bad_ends(logs.attempt)
+    bad = sorted(ends, key=lambda end: end.cut_off)
+    order = {logs.attempt.rank_log(end.rank): place for place, end in enumerate(bad)}
+    first, also = dict[tuple[str, ...], str](), dict[str, list[str]]()
+    told: set[Path] = set()
+    for origin, path in sorted(logs.files(), key=lambda file: order.get(file[1], len(order))):
+        if not (error := read_last(path)).known:
+            continue
+        told.add(path)
+        alike = tuple(bare(line)[1] for line in error.lines)
+        if first.setdefault(alike, origin) != origin:
+            also.setdefault(first[alike], []).append(who(origin))
+            continue
+        yield from (LogLine(None, origin, line) for line in error.lines)
+    for origin, others in also.items():
+        yield LogLine(None, "", f"(the error of {who(origin)} is also that of {first_of(others)})")
+    for end in ends:
+        yield LogLine(end.ended_s, logs.name, plain(end.words))
+        if (path := logs.attempt.rank_log(end.rank)) not in told:
+            origin = f"{logs.name}{end.rank:{len(str(logs.ranks - 1))}} | "
+            yield from (LogLine(None, origin, line) for line in tail(path, TAIL_LINES))
+
+
 @dataclass
 class Reading:
     """The reading of a run's logs. Raises UserError if there is no such rank or attempt."""
@@ -99,16 +142,9 @@ class Reading:
         """The existing lines, by attempt and then by time; with `until_over` also the later ones."""
         yield from self._last(self._new(whole=not final) for final in self._looks(until_over))
 
-    def failures(self, *, until_over: bool = False) -> Iterator[LogLine]:
-        """Tracebacks and failed ranks, by attempt; with `until_over` also the later ones."""
-        found: dict[int, Failures] = {}
-        yield from self._last(self._new_failures(found, final=final) for final in self._looks(until_over))
-
-    def _new_failures(self, found: dict[int, Failures], *, final: bool) -> Iterator[LogLine]:
-        for one in self.logs:
-            kept = found.setdefault(one.attempt.number, Failures(one, self.filter.since_s))
-            kept.logs = one  # attempts get names if there are several
-            yield from self._shown(one, kept.new(final=final))
+    def failures(self) -> Iterator[LogLine]:
+        """The errors and the failed ranks that there are, by attempt."""
+        yield from self._last([chain.from_iterable(self._shown(logs, failures(logs)) for logs in self.logs)])
 
     def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
         """The lines of all looks, of the first one only the last lines if the filter says so."""
@@ -127,14 +163,14 @@ class Reading:
 
     def _find(self) -> None:
         """Look for new attempts. The one before may still write its last lines."""
-        found = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
-        new = {one.attempt.number for one in found}
-        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *found])
+        newest = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
+        new = {one.attempt.number for one in newest}
+        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *newest])
         self.newest.check(self.filter.rank)
 
     def _new(self, *, whole: bool) -> Iterator[LogLine]:
         for one in self.logs:
-            files = [self._file(*found) for found in one.files(self.filter.rank) if self._may_have(found[1])]
+            files = [self._file(*file) for file in one.files(self.filter.rank) if self._may_have(file[1])]
             yield from self._shown(one, new_lines(files, whole=whole))
 
     def _file(self, origin: str, path: Path) -> FollowedFile:

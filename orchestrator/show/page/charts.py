@@ -1,18 +1,22 @@
-"""The curves of runs, from those rows of their metrics that count, and not more than a picture can show."""
+"""The curves of runs as SVG, from those rows of their metrics that count. CSS has the colours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, floor, log10
 from statistics import fmean
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
-from torusrun.orchestrator.show.page.chart import Chart, ChartLine
+from torusrun.orchestrator.base.shown.curve import Points, share
+from torusrun.orchestrator.base.templates import Markup
 from torusrun.orchestrator.show.page.facts import RunFacts
 from torusrun.training.reporting import events
 
 COLUMNS = 240  # parts of the x axis, for each of which a curve of many points shows one
+LEAST_POINTS = 2
 
 Row = Mapping[str, Any]
 Point = tuple[float, float]
@@ -20,11 +24,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Series:
-    """The step rows and the evaluations of a run that count, in order. `begun_s` is the time of its submission."""
+    """The step rows and the evaluations of a run that count, in order."""
 
     steps: Sequence[Row]
     evaluations: Sequence[Row]
-    begun_s: float
 
     @cached_property
     def unit(self) -> str:
@@ -32,26 +35,13 @@ class Series:
         rows = (*self.steps, *self.evaluations)
         return "samples" if rows and all(row.get("samples") is not None for row in rows) else "steps"
 
-    def progress(self, row: Row) -> float:
-        return float(row["samples" if self.unit == "samples" else "step"])
-
-    def seconds(self, row: Row) -> float:
-        return max(float(row["t"]) - self.begun_s, 0.0)
-
-    def batches(self) -> list[Point]:
-        """(progress, samples in a step), from neighbouring rows of one attempt."""
-        pairs = zip(self.steps, self.steps[1:], strict=False)
-        same = [(one, two) for one, two in pairs if one.get("attempt") == two.get("attempt")]
-        if self.unit != "samples":
-            return []
-        return [
-            (self.progress(two), round((two["samples"] - one["samples"]) / (two["step"] - one["step"])))
-            for one, two in same
-            if two["step"] > one["step"]
-        ]
+    def points(self, rows: Sequence[Row], key: str) -> list[Point]:
+        """(progress, value) of a key in the rows that have it."""
+        at = "samples" if self.unit == "samples" else "step"
+        return [(float(row[at]), float(row[key])) for row in rows if row.get(key) is not None]
 
 
-def series(rows: Iterable[Row], begun_s: float) -> Series:
+def series(rows: Iterable[Row]) -> Series:
     """The rows that count: if an attempt repeats steps after a resume, those of earlier attempts are left out."""
     steps: list[Row] = []
     evaluations: list[Row] = []
@@ -64,7 +54,7 @@ def series(rows: Iterable[Row], begun_s: float) -> Series:
             steps.append(row)
         elif _is_result(row) and not (evaluations and evaluations[-1]["step"] == row["step"]):
             evaluations.append(row)  # but not the end of the training, which repeats the last evaluation
-    return Series(steps, evaluations, begun_s)
+    return Series(steps, evaluations)
 
 
 def _is_result(row: Row) -> bool:
@@ -76,16 +66,6 @@ def _drop(kept: list[Row], row: Row) -> None:
     least = row["step"] + (row["event"] == events.START)
     while kept and kept[-1].get("attempt") != row.get("attempt") and kept[-1]["step"] >= least:
         kept.pop()
-
-
-def by_attempt(rows: Sequence[Row]) -> list[list[Row]]:
-    """The rows in groups of neighbours of one attempt."""
-    groups: list[list[Row]] = []
-    for row in rows:
-        if not groups or groups[-1][-1].get("attempt") != row.get("attempt"):
-            groups.append([])
-        groups[-1].append(row)
-    return groups
 
 
 @dataclass(frozen=True)
@@ -105,13 +85,8 @@ def thinned(points: Sequence[Point], columns: int = COLUMNS) -> Thinned:
     for x, y in points:
         share = (x - first) / (last - first) if last > first else 0.0
         groups.setdefault(min(int(share * columns), columns - 1), []).append((x, y))
-    found = [(fmean(x for x, _ in group), [y for _, y in group]) for _, group in sorted(groups.items())]
-    return Thinned([(x, fmean(ys)) for x, ys in found], [(x, min(ys), max(ys)) for x, ys in found])
-
-
-LEAST_POINTS = 2
-SINCE, SINCE_STARTS = "since submission", "since each began"
-Place = Callable[[Row], float]
+    parts = [(fmean(x for x, _ in group), [y for _, y in group]) for _, group in sorted(groups.items())]
+    return Thinned([(x, fmean(ys)) for x, ys in parts], [(x, min(ys), max(ys)) for x, ys in parts])
 
 
 @dataclass(frozen=True)
@@ -122,101 +97,195 @@ class Drawn:
     facts: RunFacts
     series: Series
 
-    def name(self, of_one: str) -> str:
-        """The name of a line: the letter of the run, or `of_one` on a page about one run."""
-        return self.letter or of_one
-
-
-def drawn(facts: RunFacts, *, alone: bool) -> Drawn:
-    """A run without a letter. Over time, one that is `alone` begins at its submission, and others at their starts."""
-    found = facts.account.attempts if facts.account else ()
-    times = [one.submitted_s if alone else one.begun_s for one in found]
-    reported = [row["t"] for row in facts.rows if row.get("t") is not None]
-    begun_s = next((time_s for time_s in times if time_s is not None), min(reported, default=0.0))
-    return Drawn("", facts, series(facts.rows, begun_s))
-
 
 def charts(runs: Sequence[Drawn]) -> list[Chart]:
     """The charts that have something to show."""
     units = {run.series.unit for run in runs if run.series.steps or run.series.evaluations}
     unit = "samples" if units == {"samples"} else "steps"
-    since = SINCE_STARTS if any(run.letter for run in runs) else SINCE
-    found = [
-        _chart("Loss", unit, _losses(runs), may_be_log=True),
-        _chart("Accuracy", unit, _accuracies(runs), show=_percent),
-        _chart("Throughput, images/s", unit, _rates(runs), from_zero=True),
-        _chart("Loss over time", since, _losses(runs, times=True), times=True, may_be_log=True),
-        _chart("Accuracy over time", since, _accuracies(runs, times=True), times=True, show=_percent),
-        _chart("Learning rate", unit, _learning_rates(runs), from_zero=True),
-        _chart("Batch, samples in a step", unit, _batches(runs), from_zero=True),
-    ]
-    return [chart for chart in found if chart]
+    made = (
+        Chart("Loss", unit, [*_losses(runs)]),
+        Chart("Accuracy", unit, [*_accuracies(runs)], show=lambda share: f"{share * 100:.4g}%"),
+        Chart("Throughput, images/s", unit, [*_rates(runs)], from_zero=True),
+    )
+    return [chart for chart in made if chart.lines]
 
 
-def _chart(title: str, unit: str, lines: Iterator[ChartLine], **how: object) -> Chart | None:
-    whole = [line for line in lines if sum(map(len, line.groups)) >= LEAST_POINTS or line.style == "predicted"]
-    measured = [line for line in whole if line.style != "predicted"]
-    return Chart(title, unit, whole, **how) if measured else None  # type: ignore[arg-type]
-
-
-def _line(
-    name: str, run: Drawn, number: int, rows: Sequence[Row], key: str, *, times: bool = False, style: str = "solid"
-) -> ChartLine:
-    """The values of a key. Over time, the line is broken where an attempt ends."""
-    place = run.series.seconds if times else run.series.progress
-    groups = by_attempt(rows) if times else [list(rows)]
-    found = [thinned(points) for group in groups if (points := _points(group, place, key))]
-    return ChartLine(name, [each.points for each in found], number, style, [each.band for each in found if each.band])
-
-
-def _points(rows: Sequence[Row], place: Place, key: str) -> list[Point]:
-    return [(place(row), float(row[key])) for row in rows if row.get(key) is not None]
-
-
-def _losses(runs: Sequence[Drawn], *, times: bool = False) -> Iterator[ChartLine]:
+def _losses(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
     """The training loss; of a single run also the loss on the test set."""
     for number, run in enumerate(runs):
-        yield _line(run.name("train"), run, number, run.series.steps, "loss", times=times)
+        yield from _line(run.letter or "train", run, number, run.series.steps, "loss")
         if not run.letter:
-            yield _line("test", run, 1, run.series.evaluations, "test_loss", times=times, style="dots")
+            yield from _line("test", run, 1, run.series.evaluations, "test_loss")
 
 
-def _accuracies(runs: Sequence[Drawn], *, times: bool = False) -> Iterator[ChartLine]:
+def _accuracies(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
     for number, run in enumerate(runs):
-        has_top5 = not run.letter and any(row.get("top5") is not None for row in run.series.evaluations)
-        name = run.name("top 1" if has_top5 else "test")
-        yield _line(name, run, number, run.series.evaluations, "accuracy", times=times, style="dots")
-        if has_top5:
-            yield _line("top 5", run, 1, run.series.evaluations, "top5", times=times, style="dots")
+        yield from _line(run.letter or "top 1", run, number, run.series.evaluations, "accuracy")
+        if not run.letter:
+            yield from _line("top 5", run, 1, run.series.evaluations, "top5")
 
 
 def _rates(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
     for number, run in enumerate(runs):
-        rate = run.facts.predicted_images_per_s
-        line = _line(run.name("" if rate is None else "measured"), run, number, run.series.steps, "images_per_s")
-        yield line
-        if rate is not None and line.groups:
-            ends = line.groups[0][0][0], line.groups[-1][-1][0]
-            yield ChartLine(f"{run.letter} predicted".strip(), [[(x, rate) for x in ends]], number, "predicted")
+        yield from _line(run.letter, run, number, run.series.steps, "images_per_s")
 
 
-def _learning_rates(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
-    """The learning rate, if it changes during a run."""
-    if all(len({row.get("lr") for row in run.series.steps}) < 2 for run in runs):
-        return
-    for number, run in enumerate(runs):
-        yield _line(run.letter, run, number, run.series.steps, "lr")
+def _line(name: str, run: Drawn, number: int, rows: Sequence[Row], key: str) -> Iterator[ChartLine]:
+    """The line of a key; none of fewer than LEAST_POINTS points."""
+    points = run.series.points(rows, key)
+    if len(points) >= LEAST_POINTS:
+        shown = thinned(points)
+        yield ChartLine(name, shown.points, number, rows is run.series.evaluations, shown.band)
 
 
-def _batches(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
-    """The batch, if it changes during a run."""
-    found: Mapping[int, list[Point]] = {number: run.series.batches() for number, run in enumerate(runs)}
-    if all(len({batch for _, batch in points}) < 2 for points in found.values()):
-        return
-    for number, points in found.items():
-        if points:
-            yield ChartLine(runs[number].letter, [thinned(points).points], number)
+MOST_TICKS = 5
+LEAST_TICKS = 1e-300  # the shortest axis with more than one tick
+ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
-def _percent(share: float) -> str:
-    return f"{share * 100:.4g}%"
+def ticks(low: float, high: float, most: int = MOST_TICKS) -> list[float]:
+    """At most `most` multiples of a round number, all from `low` to `high`."""
+    if not high - low > LEAST_TICKS:
+        return [low]
+    size = 10.0 ** floor(log10((high - low) / most))
+    for step in (size * factor * scale for scale in (1.0, 10.0) for factor in ROUND):
+        first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+        if last - first < most:
+            return [number * step for number in range(first, last + 1)]
+    raise AssertionError
+
+
+def written(values: list[float]) -> Callable[[float], str]:
+    """How to write these ticks: '0.25', '40', '12k', '1.5M', all with equally many digits."""
+    largest = max(map(abs, values), default=0.0)
+    for least, size, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if largest >= least:
+            return lambda value: f"{value / size:.6g}{unit}" if value else "0"
+    if largest < 1e-3:
+        return "{:.3g}".format
+    gap = min((later - one for one, later in zip(values, values[1:], strict=False)), default=largest)
+    digits = next(n for n in range(8) if n == 7 or abs(gap * 10**n - round(gap * 10**n)) < 1e-6 * gap * 10**n)
+    return lambda value: f"{value:.{digits}f}"
+
+
+WIDTH, HEIGHT = 360, 216
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40
+LETTER = 6.4  # the width of a character of a name, about
+APART = 13.0  # the least distance between names
+COLOURS = 6  # classes c0 to c5; later lines are dashed
+
+
+@dataclass(frozen=True)
+class ChartLine:
+    """Points that a line joins. `number` chooses the colour.
+
+    With `dots` each point is marked, too. `band` has (x, smallest, largest) of the values around a line of means.
+    """
+
+    name: str
+    points: Points
+    number: int = 0
+    dots: bool = False
+    band: Sequence[tuple[float, float, float]] = ()
+
+    @property
+    def classes(self) -> str:
+        return f"c{self.number % COLOURS}{' dashed' if self.number >= COLOURS else ''}"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over one axis. With `from_zero` the y axis begins at 0."""
+
+    title: str
+    unit: str
+    lines: Sequence[ChartLine]
+    from_zero: bool = False
+    show: Callable[[float], str] | None = None
+
+    @property
+    def svg(self) -> Markup:
+        drawn = "".join((*self._grid(), *self._bands(), *self._lines(), *self._names()))
+        size = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "class": "chart", "role": "img", "aria-label": self.title}
+        return Markup(_element("svg", drawn, **size))
+
+    @property
+    def _points(self) -> list[tuple[float, float]]:
+        band = [each for line in self.lines for each in line.band]
+        points = [point for line in self.lines for point in line.points]
+        return [*points, *((x, low) for x, low, _ in band), *((x, high) for x, _, high in band)]
+
+    @property
+    def _across(self) -> tuple[float, float]:
+        values = [x for x, _ in self._points]
+        return min(0.0, min(values)), max(values) or 1.0
+
+    @property
+    def _up(self) -> tuple[float, float]:
+        """The ends of the y axis: a bit beyond the smallest and the largest value."""
+        values = [y for _, y in self._points]
+        low, high = min(values), max(values)
+        room = (high - low) * 0.04 or abs(high) * 0.04 or 1.0
+        return (0.0 if self.from_zero else low - room), high + room
+
+    @property
+    def _right(self) -> float:
+        """Where the plot ends: the names of lines are on its right."""
+        return WIDTH - RIGHT - (6 + LETTER * longest if (longest := max(len(line.name) for line in self.lines)) else 0)
+
+    def _at(self, point: tuple[float, float]) -> tuple[float, float]:
+        right, up = share(point[0], self._across), share(point[1], self._up)
+        return LEFT + right * (self._right - LEFT), HEIGHT - BOTTOM - up * (HEIGHT - BOTTOM - TOP)
+
+    def _grid(self) -> Iterator[str]:
+        """The ticks of both axes with lines for those of y, and the unit of x."""
+        low, high = self._up
+        up = ticks(low, high)
+        show = self.show or written(up)
+        for value in up:
+            _, y = self._at((0.0, value))
+            yield _element("line", x1=LEFT, x2=f"{self._right:.1f}", y1=f"{y:.1f}", y2=f"{y:.1f}")
+            yield _text(LEFT - 6, y + 4, show(value), "y")
+        along = ticks(*self._across)
+        write = written(along)
+        for value in along:
+            x, _ = self._at((value, high))
+            yield _text(x, HEIGHT - BOTTOM + 16, write(value), "x")
+        yield _text((LEFT + self._right) / 2, HEIGHT - 6, self.unit, "x unit")
+
+    def _bands(self) -> Iterator[str]:
+        for line in self.lines:
+            edge = [(x, high) for x, _, high in line.band] + [(x, low) for x, low, _ in reversed(line.band)]
+            if edge:
+                yield _element("polygon", **{"class": line.classes, "points": _joined(map(self._at, edge))})
+
+    def _lines(self) -> Iterator[str]:
+        for line in self.lines:
+            at = [self._at(point) for point in line.points]
+            yield _element("polyline", **{"class": line.classes, "points": _joined(at)})
+            for x, y in at if line.dots else ():
+                yield _element("circle", **{"class": line.classes}, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2)
+
+    def _names(self) -> Iterator[str]:
+        """The name of each line at its end; names that are too close move apart."""
+        ends = [(self._at(line.points[-1])[1], line) for line in self.lines if line.name]
+        named = sorted(ends, key=lambda end: end[0])
+        y, bottom = float("-inf"), HEIGHT - BOTTOM - APART * (len(named) - 1)
+        for wanted, line in named:
+            y = max(min(wanted + 4, bottom), y)
+            yield _text(self._right + 6, y, line.name, f"name {line.classes}")
+            y, bottom = y + APART, bottom + APART
+
+
+def _joined(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _element(name: str, inner: str = "", /, **attributes: object) -> str:
+    """One element with markup in it."""
+    written = "".join(f" {key}={quoteattr(str(value))}" for key, value in attributes.items())
+    return f"<{name}{written}>{inner}</{name}>"
+
+
+def _text(x: float, y: float, words: str, classes: str) -> str:
+    return _element("text", escape(words), x=f"{x:.1f}", y=f"{y:.1f}", **{"class": classes})

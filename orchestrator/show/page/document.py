@@ -12,16 +12,15 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.templates import page
+from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.poll import PATIENCE_S, views
-from torusrun.orchestrator.show.page.charts import COLUMNS, charts, drawn
+from torusrun.orchestrator.show.page.charts import COLUMNS, Drawn, charts, series
 from torusrun.orchestrator.show.page.facts import RunFacts, read
-from torusrun.orchestrator.show.page.part import part
-from torusrun.orchestrator.show.page.results import best_first, comparison
-from torusrun.orchestrator.show.page.time_use import MOST
+from torusrun.orchestrator.show.page.part import best_first, comparison, part
 from torusrun.training.counted import counted
 
 MOST_DRAWN = 12  # the colours and dashes of lines differ
@@ -40,33 +39,32 @@ def document(runs: Sequence[RunFacts]) -> str:
     Equal facts give an equal page. Raises UserError for more than MOST_RUNS.
     """
     refuse_many(len(runs))
-    found, by = [drawn(facts, alone=len(runs) == 1) for facts in runs], ""
-    if len(found) > MOST_DRAWN:
-        found, by = best_first(found)
-    if len(found) > 1:
-        found = [replace(run, letter=ascii_uppercase[n] if n < MOST_DRAWN else "") for n, run in enumerate(found)]
-    shown, compared = found[:MOST_DRAWN], comparison(found)
-    parts = [part(run, number) for number, run in enumerate(shown)]
+    every, by = [Drawn("", facts, series(facts.rows)) for facts in runs], ""
+    if len(every) > MOST_DRAWN:
+        every, by = best_first(every)
+    if len(every) > 1:
+        every = [replace(run, letter=ascii_uppercase[n] if n < MOST_DRAWN else "") for n, run in enumerate(every)]
+    shown = every[:MOST_DRAWN]
+    title, compared = comparison(every) if len(every) > 1 else (plain(runs[0].view.run), None)
     return page(
         "report/page.html.j2",
-        title=compared.title if compared else parts[0].name,
-        runs=parts,
+        title=title,
+        runs=[part(run, number) for number, run in enumerate(shown)],
         charts=charts(shown),
         compared=compared,
         best_by=by,
         made=moment(max(facts.now_s for facts in runs)),
         version=__version__,
         columns=COLUMNS,
-        most_attempts=MOST,
     )
 
 
 def html(runs: Sequence[RunFolder]) -> str:
     """The page about runs as they stand now. It may query their schedulers. Raises UserError for too many."""
     refuse_many(len(runs))
-    found = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
+    view_of = {view.folder: view for view in views(runs, patience_s=PATIENCE_S)}
     with busy(f"reading the records of {counted(len(runs), 'run')}"):
-        return document([read(run, found[str(run.folder)]) for run in runs])
+        return document([read(run, view_of[str(run.folder)]) for run in runs])
 
 
 def check(path: Path, *, force: bool = False) -> Path:

@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.errors import explained as explained_error
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import is_mine, read_bytes
 from torusrun.orchestrator.base.shown.numbers import moment
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.folder import kept_secrets, ledger, metrics, shown_plan
@@ -25,7 +24,6 @@ from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, is_secret_variable, masked
 from torusrun.orchestrator.run.image.recorded import Image, kept
-from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, account
@@ -50,7 +48,7 @@ class RunFacts:
 
     `spec` is the run's file. `account` is None without readable metrics. `hidden` are its secret variables, none of
     which is shown. `nodes` are those of the newest attempt, with the last report of each rank. `outlook` is its
-    placement by today's topology, `forecast` what torusrun predicts for it on its hosts.
+    placement by today's topology.
     """
 
     view: View
@@ -68,13 +66,6 @@ class RunFacts:
     nodes: Sequence[NodeHeard] = ()
     slow: Slow | None = None
     outlook: Outlook | None = None
-    forecast: Forecast | None = None
-
-    @property
-    def predicted_images_per_s(self) -> float | None:
-        """The predicted throughput; None if it is unknown, or differs from phase to phase."""
-        found = self.forecast
-        return found.images_per_s if found and len(found.phases) < 2 else None
 
     def shown(self, text: str) -> str:
         """A text about the run in one line, without control characters, its secrets and what looks like one."""
@@ -93,21 +84,20 @@ class RunFacts:
             for name, value in (self.plan.environment if self.plan else {}).items()
             if is_secret_variable(name) and len(value) >= LONG
         }
-        found = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
-        return sorted((each for each in found if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
+        pairs = {(form, name) for name, value in {**named, **self.hidden}.items() for form in forms_of(value)}
+        return sorted((each for each in pairs if len(each[0]) >= SHORTEST), key=lambda each: (-len(each[0]), each))
 
 
 def read(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
-    found, attempt = records(run, view), run.attempt(view.attempt)
-    plan = found.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
+    known, attempt = records(run, view), run.attempt(view.attempt)
+    plan = known.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
     return replace(
-        found,
+        known,
         explanation=_known(lambda: explained(logs(run, None))) if view.state.over else None,
-        nodes=sorted(nodes(attempt, found.now_s), key=lambda node: min(node.ranks, default=0)),
+        nodes=sorted(nodes(attempt, known.now_s), key=lambda node: min(node.ranks, default=0)),
         slow=Slow.read(attempt.slow),
         outlook=_placed(plan, view.hosts) if plan else None,
-        forecast=_known(lambda: _forecast(plan, view.hosts)) if plan and view.hosts else None,
     )
 
 
@@ -146,14 +136,8 @@ def _placed(plan: Plan, hosts: Sequence[str]) -> Outlook | None:
     """The placement on these hosts; None without a topology, or if today's topology leads to another order."""
     if not plan.site.topology or len(hosts) < 2:
         return None
-    found = _known(lambda: outlook(plan, hosts))
-    return found if found and found.arrangement.hosts == tuple(hosts)[: len(found.arrangement.hosts)] else None
-
-
-def _forecast(plan: Plan, hosts: Sequence[str]) -> Forecast:
-    if plan.run.command:
-        raise SiteError("a command is not predicted")
-    return forecast_of(plan, named_hosts(plan, hosts))
+    placed = _known(lambda: outlook(plan, hosts))
+    return placed if placed and placed.arrangement.hosts == tuple(hosts)[: len(placed.arrangement.hosts)] else None
 
 
 OF_RANKS = {"torch": "torch", "device": "device", "backend": "backend", "cuda": "CUDA", "rocm": "ROCm", "nccl": "NCCL",

@@ -17,13 +17,12 @@ BEGINS = """<!doctype html>
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "header", "footer", "section", "article", "div",
     "span", "p", "h1", "h2", "h3", "h4", "ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th",
-    "td", "strong", "b", "i", "em", "small", "code", "pre", "wbr", "br", "figure", "figcaption", "svg", "g", "line",
-    "rect", "path", "circle", "polyline", "polygon", "text", "tspan",
+    "td", "strong", "code", "pre", "wbr", "br", "figure", "figcaption", "svg", "line", "circle", "polyline",
+    "polygon", "text",
 }  # fmt: skip
 ATTRIBUTES = {
-    "lang", "charset", "name", "content", "class", "scope", "colspan", "rowspan", "role", "aria-label",
-    "aria-hidden", "width", "height", "viewbox", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "rx", "ry",
-    "dx", "dy", "d", "points", "transform", "text-anchor", "data-of", "id", "title",
+    "lang", "charset", "name", "content", "class", "role", "aria-label", "viewbox", "x", "y", "x1", "x2", "y1", "y2",
+    "cx", "cy", "r", "points", "data-of",
 }  # fmt: skip
 
 

@@ -52,9 +52,9 @@ def changes(facts: RunFacts) -> list[str]:
 
 def differing(runs: Sequence[RunFacts]) -> list[tuple[str, list[str]]]:
     """(key, its value in each run) of the keys whose values differ; MISSING where a run has no such key."""
-    found = [_all(facts) for facts in runs]
-    keys = dict.fromkeys(key for values in found for key in values)
-    rows = [(key, [values.get(key, MISSING) for values in found]) for key in keys]
+    every = [_all(facts) for facts in runs]
+    keys = dict.fromkeys(key for values in every for key in values)
+    rows = [(key, [values.get(key, MISSING) for values in every]) for key in keys]
     return [(key, values) for key, values in rows if len(set(values)) > 1]
 
 
@@ -97,5 +97,5 @@ def _word(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
-    found = EXACT.fullmatch(value) if isinstance(value, str) else None
-    return f"{found[1]}{found[2].rstrip('.')}{found[3]}" if found else "none" if value is None else str(value)
+    exact = EXACT.fullmatch(value) if isinstance(value, str) else None
+    return f"{exact[1]}{exact[2].rstrip('.')}{exact[3]}" if exact else "none" if value is None else str(value)

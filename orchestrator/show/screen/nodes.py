@@ -72,7 +72,7 @@ def remark(nodes: Sequence[NodeHeard]) -> str:
     ranks = [(node.slowest, node.host) for node in nodes if node.slowest and node.slowest.computed_s]
     if usual_s is None or not ranks:
         return ""
-    rank, host = max(ranks, key=lambda found: found[0].computed_s or 0.0)
+    rank, host = max(ranks, key=lambda pair: pair[0].computed_s or 0.0)
     times = (rank.computed_s or 0.0) / usual_s
     if times < TIMES_USUAL:
         return ""

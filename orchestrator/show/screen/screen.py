@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,11 +15,12 @@ from torusrun.orchestrator.base import signals
 from torusrun.orchestrator.base.terminal import output
 from torusrun.orchestrator.base.terminal.output import Keys, keys
 from torusrun.orchestrator.base.terminal.plain import cut
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.state.follow import Followed
 from torusrun.orchestrator.run.state.view import View, rank
-from torusrun.orchestrator.show.screen import many, one
+from torusrun.orchestrator.show.screen import pages
 from torusrun.orchestrator.show.screen.detail import Details
-from torusrun.orchestrator.show.screen.many import Window
-from torusrun.orchestrator.show.screen.watched import WatchedRuns
+from torusrun.orchestrator.show.screen.pages import Window
 
 SLICE_S = 0.2  # between checks of the terminal's size
 MOVES = {"up": -1, "down": 1}
@@ -30,15 +29,15 @@ MOVES = {"up": -1, "down": 1}
 class Screen:
     """Runs in full-screen: a table of many, or one of them with its details. `views` are the newest views."""
 
-    def __init__(self, watched: WatchedRuns) -> None:
-        self._followed = watched
+    def __init__(self, runs: Sequence[RunFolder]) -> None:
+        self._runs = runs
+        self._followed = Followed(runs)
         self.views: list[View] = []
         self._window = Window(0, 0)
         self._selected: int | None = None  # the place of a run among the views
         self._details: Details | None = None
         self._nodes: Window | None = None  # of the page with all nodes of a run, if that is shown
         self._node_rows = 0
-        self._suspended = False
 
     def follow(self) -> None:
         """Draw until all runs are over or the user leaves. The terminal is restored in every case."""
@@ -48,35 +47,18 @@ class Screen:
         if len(self.views) == 1:
             self._open(0)
         console = output.console(stderr=True)
-        while self._show(console):
-            os.kill(0, signal.SIGTSTP)
-
-    def _show(self, console: Console) -> bool:
-        """Draw until all runs are over, or the user leaves or suspends the view by ctrl-Z; True if suspended."""
-        self._suspended = False
-        with (
-            signals.in_order(),
-            _suspending(self._suspend),
-            _restored(console),
-            keys() as pressed,
-            _live(console) as live,
-        ):
+        with signals.in_order(), _never_stopped(), _restored(console), keys() as pressed, _live(console) as live:
             while True:
                 self._draw(live, pressed)
                 if self._followed.over or not self._rest(live, pressed):
-                    return self._suspended
+                    return
                 self.views = self._followed.look()
 
-    def _suspend(self, number: int, frame: FrameType | None) -> None:
-        self._suspended = True
-
     def _rest(self, live: Live, keys: Keys) -> bool:
-        """Wait for the next look, and handle keys meanwhile; False if the user leaves or suspends the view."""
+        """Wait for the next look, and handle keys meanwhile; False if the user leaves."""
         until_s, size = time.monotonic() + self._followed.rest_s, live.console.size
         while (left_s := until_s - time.monotonic()) > 0:
             pressed = keys.within(min(left_s, SLICE_S))
-            if self._suspended:
-                return False
             for key in pressed:
                 if key == "quit":
                     return False
@@ -113,7 +95,7 @@ class Screen:
 
     def _open(self, number: int) -> None:
         self._selected = number
-        self._details = self._followed.details(number)
+        self._details = Details(self._runs[number])
 
     def _draw(self, live: Live, keys: Keys) -> None:
         live.update(Group(*self._lines(live.console, keys.stream is not None)), refresh=True)
@@ -122,22 +104,22 @@ class Screen:
         width, height = console.size
         blocks = not console.options.ascii_only
         rows = height - 1
-        found: list[RenderableType]
+        lines: list[RenderableType]
         if self._details and self._selected is not None:
             view = self.views[self._selected]
             detail = self._details.look(view)
-            found = one.lines(view, detail, width, rows, blocks=blocks)
+            lines = pages.of_one(view, detail, width, rows, blocks=blocks)
             if self._nodes:
                 self._nodes = self._nodes.around(None, max(rows - 3, 1), self._node_rows)
-                page, self._node_rows = one.page(detail.nodes, self._nodes, width)
-                found = [found[0], *page]
+                page, self._node_rows = pages.of_nodes(detail.nodes, self._nodes, width)
+                lines = [lines[0], *page]
         else:
             shown, at = self._shown()
             self._window = self._window.around(at, max(rows - 2, 1), len(shown))
-            found = [*many.lines([self.views[number] for number in shown], self._window, width)]
+            lines = [*pages.of_many([self.views[number] for number in shown], self._window, width)]
         foot = Text(cut(self._foot(with_keys), width), "dim")  # after the windows, because it names their rows
-        found = [*found[:rows], *[Text("")] * (rows - len(found)), foot]
-        return found if blocks else [_in_ascii(line) for line in found]
+        lines = [*lines[:rows], *[Text("")] * (rows - len(lines)), foot]
+        return lines if blocks else [_in_ascii(line) for line in lines]
 
     def _foot(self, with_keys: bool) -> str:
         if not with_keys:
@@ -180,9 +162,9 @@ def _restored(console: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _suspending(suspend: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Call `suspend` at SIGTSTP during the block."""
-    before = signal.signal(signal.SIGTSTP, suspend)
+def _never_stopped() -> Iterator[None]:
+    """Ignore ctrl-Z during the block: a stopped process would leave the terminal in full-screen."""
+    before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
         yield
     finally:

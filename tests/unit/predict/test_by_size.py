@@ -20,9 +20,9 @@ from torusrun.orchestrator.run.plan.command_runs import forecast_at_submit
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.record import read_record
 from torusrun.orchestrator.show.listing import listing
-from torusrun.orchestrator.show.progress_text import words
-from torusrun.orchestrator.sweeps.cost import cost
+from torusrun.orchestrator.show.screen.printed import words
 from torusrun.orchestrator.sweeps.plans import SweepOptions, plan_sweep
+from torusrun.orchestrator.sweeps.preview import cost
 from torusrun.training.reporting.metrics import Metrics
 
 Said = pytest.CaptureFixture[str]

@@ -1,7 +1,6 @@
 """`torusrun predict` and `calibrate` as they are typed."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.device import device_for
-from torusrun.orchestrator.predict import measurements
+from torusrun.orchestrator.predict.measurements import MeasuredTime, fits
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = str(ROOT / "examples" / "digits.yaml")
@@ -262,55 +260,10 @@ def test_what_cannot_be_predicted_is_said_in_one_line(home: Path, capsys: Said, 
     assert message in said and said.count("\n") == 1
 
 
-def measured(alpha: float, beta: float) -> list[dict[str, object]]:
-    rows = []
-    for operation in measurements.SHAPES:
-        for size in (1e3, 1e5, 1e7):
-            steps, share = measurements.SHAPES[operation](4)
-            time_s = steps * alpha + share * size * beta
-            rows.append({"link": "node", "operation": operation, "ranks": 4, "bytes": size, "time_s": time_s})
-    return rows
-
-
 @given(st.floats(1e-7, 1e-3), st.floats(1e-12, 1e-7))
 def test_calibration_finds_what_the_rows_were_made_of(alpha: float, beta: float) -> None:
-    (fit,) = measurements.fits(measurements.read({"schema": 1, "rows": measured(alpha, beta)}))
+    rows = [MeasuredTime("node", 4, size, 6 * alpha + 1.5 * size * beta) for size in (1e3, 1e5, 1e7)]
+    (fit,) = fits(rows)
     assert fit.alpha_s == pytest.approx(alpha, rel=1e-4)
     assert fit.beta_s_per_byte == pytest.approx(beta, rel=1e-4)
     assert fit.worst_percent < 0.1
-
-
-def test_links_may_come_from_a_file(tmp_path: Path, home: Path, capsys: Said) -> None:
-    links = tmp_path / "links.yaml"
-    links.write_text("network: {node: {members: 4, bandwidth_bytes_per_s: 1e9, latency_s: 5e-5}}\n")
-    found = answer(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
-    assert "node 1 GB/s and 50 us" in str(found["assumptions"])
-
-
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        ([], "must be"),
-        ({"schema": 1, "rows": [{"link": "node"}]}, "rows[0] must have"),
-        ({"schema": 1, "rows": measured(1e-6, 1e-9)[:1]}, "two different sizes"),
-        ({"schema": 1, "rows": [{**row, "time_s": 1.0} for row in measured(1, 1)[9:]]}, "larger messages"),
-        ({"schema": 1, "rows": [{**measured(1, 1)[0], "ranks": 10**400}]}, "rows[0]"),
-        ({"schema": 1, "rows": [{**measured(1, 1)[0], "operation": ["send"]}]}, "rows[0]"),
-    ],
-)
-def test_bad_measurements_are_refused(written: object, message: str) -> None:
-    with pytest.raises(UserError, match=re.escape(message)):
-        measurements.fits(measurements.read(written))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "network: 3", "network: {}", "network: {node: 1}", "network: [", "network: {a: {members: .inf}}",
-     "network: {a: {members: 2, bandwidth_bytes_per_s: .nan, latency_s: 0}}",
-     "network: {a: {members: 2, bandwidth_bytes_per_s: 1, latency_s: 0, sharing: no}}"],
-)  # fmt: skip
-def test_bad_links_are_refused_in_one_line(tmp_path: Path, home: Path, capsys: Said, text: str) -> None:
-    links = tmp_path / "links.yaml"
-    links.write_text(text)
-    said = refused(capsys, "predict", DIGITS, "--images-per-s", "500", "--network", str(links))
-    assert said.count("\n") == 1

@@ -1,7 +1,7 @@
 """The process on one node of a preflight: checks the node, reports, and measures with the partners it is given.
 
-`orchestrator.job.preflight.node ATTEMPT_FOLDER`. Every check has a thread of its own and a limit for its time, since a
-program that a faulty GPU holds cannot even be killed.
+Its argument is the attempt's folder. Every check has a thread of its own and a limit for its time, since a program that
+a faulty GPU holds cannot even be killed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.job.connection import CALLING, Connection, Proofs
-from torusrun.orchestrator.nodes.preflight import order as orders
-from torusrun.orchestrator.nodes.preflight import pair
-from torusrun.orchestrator.nodes.preflight.dialogue import Errand, Hello, NodeReport, Result, hear, say
-from torusrun.orchestrator.nodes.preflight.gpus import Gpus
-from torusrun.orchestrator.nodes.preflight.machine import machine
-from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode
-from torusrun.orchestrator.nodes.preflight.ports import ports
+from torusrun.orchestrator.nodes import pair
+from torusrun.orchestrator.nodes.checks import gpus, machine, ports
+from torusrun.orchestrator.nodes.messages import (
+    Errand,
+    Hello,
+    NodeOrder,
+    NodeReport,
+    Result,
+    WantedNode,
+    hear,
+    read_order,
+    say,
+)
 from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
@@ -39,7 +45,7 @@ Check = Callable[[], Iterable[NodeFinding]]
 
 def main() -> None:
     try:
-        order = orders.read(Attempt(Path(sys.argv[1])))
+        order = read_order(Attempt(Path(sys.argv[1])))
         _serve(connected(order), order.node, this_host(order.hosts, os.environ.get(order.host_variable, "")))
     except (TorusrunError, OSError) as error:
         print(f"torusrun: {socket.gethostname()}: {error}", file=sys.stderr, flush=True)
@@ -64,31 +70,31 @@ def connected(order: NodeOrder) -> Connection:
 
 
 def _serve(connection: Connection, wanted: WantedNode, host: str) -> None:
-    hear(connection, Errand)
-    say(connection, Hello(host, time.time()))
-    found = alone(wanted, host)
+    say(connection, Hello(host))
+    findings = alone(wanted, host)
     listener = _listener(wanted)
     address, port = listener.getsockname()[:2] if listener else ("", 0)
-    say(connection, NodeReport(found, address, port))
+    say(connection, NodeReport(findings, address, port))
     while (errand := hear(connection, Errand)).token:
         say(connection, _measured(errand, listener))
 
 
 def alone(wanted: WantedNode, host: str) -> NodeFindings:
     """All checks of this node, at once; the job calls it `host`."""
-    rates: dict[str, float] = {}
+    links: dict[str, float] = {}
 
-    def adapters() -> Iterable[NodeFinding]:
-        found, known = ports(wanted.hcas, wanted.port_bytes_per_s)
-        rates.update(known)
-        return found
+    def with_links(checked: tuple[Iterable[NodeFinding], dict[str, float]]) -> Iterable[NodeFinding]:
+        findings, values = checked
+        links.update(values)
+        return findings
 
-    checks: dict[str, Check] = {"machine": lambda: machine(wanted), "infiniband": adapters}
-    gpus = Gpus(wanted)
-    if wanted.gpus:
-        checks |= {"gpus": gpus.health, "nvlink": gpus.nvlinks, "xid": gpus.messages}
+    checks: dict[str, Check] = {
+        "machine": lambda: machine(wanted),
+        "infiniband": lambda: with_links(ports(wanted.hcas)),
+        **({"gpus": lambda: with_links(gpus(wanted))} if wanted.gpus else {}),
+    }
     findings = tuple(all_of(checks, ALONE_S))
-    return NodeFindings(host, findings, dict(rates), dict(gpus.links))
+    return NodeFindings(host, findings, dict(links))
 
 
 def all_of(checks: dict[str, Check], limit_s: float) -> Iterator[NodeFinding]:

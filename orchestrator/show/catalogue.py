@@ -1,4 +1,4 @@
-"""The published recipes: all in one table, and one with its schedule, the marks of its values, and curves."""
+"""What a run file may name: the published recipes, with the marks of their values, and the data sets, as tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from torusrun.orchestrator.base.shown.curve import LABEL, Axis, Curve, foot
-from torusrun.orchestrator.base.shown.numbers import thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
+from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.training.counted import counted
+from torusrun.training.data.packed_file import SOURCES, Source, folder
 from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load, names
 from torusrun.training.recipe.train import Train
 from torusrun.training.schedule import Course, Phase
@@ -23,8 +24,8 @@ ORDER = list(CERTAINTIES)
 
 def weakest(*marks: Mark | None) -> str:
     """The letter of the least certain of these marks; '' without marks."""
-    found = [ORDER.index(mark.certainty) for mark in marks if mark]
-    return ORDER[max(found)][0] if found else ""
+    levels = [ORDER.index(mark.certainty) for mark in marks if mark]
+    return ORDER[max(levels)][0] if levels else ""
 
 
 def with_mark(text: str, letter: str) -> str:
@@ -40,7 +41,7 @@ WIDTH = 79
 TITLES = {"who": "who", "time": "time", "accuracy": "accuracy", "batch": "batch", "gpus": "GPUs"}
 
 
-def as_text() -> str:
+def recipes() -> str:
     """The table, at most 80 columns wide, and the meaning of its marks."""
     table = _table()
     errata = [f"* {recipe.name}: {recipe.erratum}" for recipe in table.rows if recipe.erratum]
@@ -49,7 +50,7 @@ def as_text() -> str:
     return "\n\n".join(parts).replace(NO_BREAK, " ")
 
 
-def as_json() -> dict[str, Any]:
+def recipes_as_json() -> dict[str, Any]:
     return {"recipes": _table().as_json()}
 
 
@@ -69,12 +70,11 @@ def _table() -> Table[Published]:
 
 
 def _cell(recipe: Published, fact: str) -> str:
-    found = recipe.facts[fact]
+    published = recipe.facts[fact]
     star = "*" if fact == "batch" and recipe.erratum else ""
-    return with_mark(f"{found.value}{star}", "" if fact == "who" else weakest(found.mark))
+    return with_mark(f"{published.value}{star}", "" if fact == "who" else weakest(published.mark))
 
 
-CURVE = WIDTH - LABEL - len("|")
 TOP = {"batch": "batch", "size": "data.size", "weight_decay": "optimizer.weight_decay"}  # used if phases do not set it
 ALWAYS = {"epochs", "learning rate"}
 
@@ -122,7 +122,6 @@ class ShownRecipe:
             "\n".join(self._facts()),
             f"{self._where()}\n{self._schedule()}",
             "\n".join(self._others()),
-            self._curves(),
             _listed("techniques", recipe.techniques),
             _listed("not as published", recipe.left_out),
             legend(),
@@ -184,27 +183,6 @@ class ShownRecipe:
         value = _at(as_written(self.train), key)
         return "" if value is None else f"{name} {with_mark(_word(value), weakest(self.recipe.mark(key)))}".strip()
 
-    def _curves(self) -> str:
-        course, epochs = self.course, self.train.epochs
-        places = [(column + 0.5) / CURVE * epochs for column in range(CURVE)]
-        phases = [course.phase_at(round(place * self.train_samples)) for place in places]
-        rates = [phase.rate(place) or 0.0 for phase, place in zip(phases, places, strict=True)]
-        drawn: dict[str, tuple[Sequence[float], int]] = {
-            "learning rate": (rates, 8),
-            "batch": ([phase.batch for phase in phases], 4),
-            "image size": ([phase.view.size or 0 for phase in phases], 4),
-        }
-        lines = []
-        for name, (values, height) in drawn.items():
-            if len(set(values)) > 1:
-                curve = Curve({name: [*zip(places, values, strict=True)]}, y=Axis(_label))
-                lines += [name, *curve.framed(curve.letters(CURVE, height), "|")]
-        return "\n".join([*lines, foot("epoch", "0", f"{epochs:g}", CURVE + 1)])
-
-
-def _label(value: float) -> str:
-    return thousands(value) if value >= 1000 else f"{value:.4g}"
-
 
 def _rates(phase: Phase) -> str:
     """The rates at both ends of the phase, as '0 to 3.1'."""
@@ -257,3 +235,37 @@ def _listed(title: str, lines: tuple[str, ...] | list[str]) -> str:
 
 def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def data_sets(into: Path | None = None) -> Table[Source]:
+    """The table, for the packed files in a folder; default: the user's own."""
+    place = into or folder()
+
+    def file(source: Source) -> str | None:
+        path = place / source.file
+        return str(path) if path.is_file() else None
+
+    def image(source: Source) -> str:
+        channels, height, width = source.facts.shape
+        return f"{height} x {width} {'grey' if channels == 1 else 'RGB'}"
+
+    columns: Sequence[Column[Source]] = (
+        Column("NAME", lambda source: source.name, key="name"),
+        Column("TRAINING", lambda source: source.facts.train_samples, "{:,}".format, "train_samples"),
+        Column("TEST", lambda source: source.facts.test_samples, "{:,}".format, "test_samples"),
+        Column("CLASSES", lambda source: source.facts.classes, key="classes", left_out=1),
+        Column("IMAGES", image, key="images", right=False, left_out=2),
+        Column("FILE", lambda source: plain(file(source) or "not prepared"), right=False),
+        Column(None, file, key="file"),
+        Column(None, lambda source: source.package, key="package"),
+        Column(None, lambda source: source.archive_sha256, key="archive_sha256"),
+        Column(None, lambda source: source.content_sha256, key="content_sha256"),
+        Column(None, lambda source: source.package_licence, key="package_licence"),
+        Column(None, lambda source: source.data_terms, key="data_terms"),
+    )
+    return Table(columns, list(SOURCES.values()), lambda source: [f"  {line}" for line in terms(source)])
+
+
+def terms(source: Source) -> list[str]:
+    """The licences of the package and of the data."""
+    return [f"npm {source.package}: {source.package_licence}; the data: {source.data_terms}"]

@@ -2,7 +2,7 @@
 
 The rate is that of the best of several short windows: a process that has to wait for a core loses windows, a slow link
 has no good one. One stream and one core carry some 10 to 30 Gbit/s, so a port that is faster than that is checked by
-its rate instead (ports.py).
+its rate instead (checks.py).
 """
 
 from __future__ import annotations

@@ -1,18 +1,24 @@
-"""What the process on each node must know: whom to report to, and what its node should have."""
+"""What the supervisor and the process on a node tell each other: a file before the start, then JSON on a connection."""
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.base.typed import read_record
+from torusrun.orchestrator.base.json_files import parsed, write_json
+from torusrun.orchestrator.base.typed import read_record, record_of
+from torusrun.orchestrator.job.connection import Broken, Connection, Frame
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.folder.node_findings import NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 FREE_DISK_BYTES = 256 * 1024**2  # of a node's folder for temporary files
+
+Message = TypeVar("Message")
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,6 @@ class WantedNode:
     gpus: int = 0
     interface: str | None = None
     hcas: tuple[str, ...] = ()
-    port_bytes_per_s: float | None = None
     free_memory_bytes: float | None = None
     free_disk_bytes: float = 0.0
     scratch: str = ""
@@ -40,7 +45,6 @@ def wanted(site: Site, runtime: str = "", image: str = "") -> WantedNode:
         gpus=node.gpus,
         interface=node.interface,
         hcas=node.hcas,
-        port_bytes_per_s=site.preflight.port_bytes_per_s,
         free_memory_bytes=node.memory_bytes / 2 if node.memory_bytes else None,
         free_disk_bytes=FREE_DISK_BYTES,
         scratch=site.container.stage or "$TORUSRUN_SCRATCH",
@@ -71,9 +75,62 @@ class NodeOrder:
         write_json(attempt.preflight_order, asdict(self), secret=True)
 
 
-def read(attempt: Attempt) -> NodeOrder:
+def read_order(attempt: Attempt) -> NodeOrder:
     """The order of an attempt's preflight. Raises SiteError if it is gone, damaged, or not this user's."""
     path = attempt.preflight_order
     if not private.is_mine(path) or not (order := read_record(path, NodeOrder)):
         raise SiteError(f"{path}: user {os.geteuid()} has no such file")
     return order
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A node's name, by which it begins."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """The findings of a node, and where it can be measured; '' for the address if nowhere."""
+
+    findings: NodeFindings
+    address: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True)
+class Errand:
+    """What a node shall do next.
+
+    With a `token` it measures with the partner that knows the same one: it calls `address`, or without an address waits
+    for the call. Otherwise it ends.
+    """
+
+    token: str = ""
+    address: str = ""
+    port: int = 0
+    measure_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rate at which a node received, or why it could not be measured."""
+
+    bytes_per_s: float = 0.0
+    failed: str = ""
+
+
+def say(connection: Connection, message: Any) -> None:
+    """Send a record. Raises OSError if the other side is gone."""
+    connection.send(Frame.INPUT, json.dumps(asdict(message)).encode())
+
+
+def hear(connection: Connection, kind: type[Message]) -> Message:
+    """The next record, of this kind. Raises OSError if the other side is gone or says something else."""
+    _, content = connection.receive()
+    try:
+        message: Message = record_of(kind, parsed(content))
+    except ValueError as error:
+        raise Broken(f"the other side sent something else: {error}") from None
+    return message

@@ -1,8 +1,9 @@
 """The preflight of an attempt: one process on each node, started as the ranks will be, and what follows from it.
 
 How long it takes for 128 nodes: the launcher's start, as for the ranks, 1 to 3 s; the checks of all nodes at once, 1 to
-3 s; the rounds of pairs, 5 s (rounds.py). That is about 10 s in all. A GPU that does not answer takes ALONE_S = 25 s, a
-node that stays silent SILENT_S = 20 s since the newest other one, and both at once 3 + 20 + 27 + 5 = 55 s.
+3 s; the rounds of pairs, 5 s (connections.py). That is about 10 s in all. A GPU that does not answer takes
+ALONE_S = 25 s, a node that stays silent SILENT_S = 20 s since the newest other one, and both at once
+3 + 20 + 27 + 5 = 55 s.
 
 A preflight that is not possible blames no host, and the ranks start.
 """
@@ -25,11 +26,10 @@ from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.job.start.launch import launch
-from torusrun.orchestrator.nodes.preflight.judge import ANSWER, compared, judge
-from torusrun.orchestrator.nodes.preflight.node import ALONE_S
-from torusrun.orchestrator.nodes.preflight.nodes import Nodes, until
-from torusrun.orchestrator.nodes.preflight.order import NodeOrder, WantedNode, wanted
-from torusrun.orchestrator.nodes.preflight.rounds import measured
+from torusrun.orchestrator.nodes.connections import Nodes, measured, until
+from torusrun.orchestrator.nodes.judge import ANSWER, compared, judge
+from torusrun.orchestrator.nodes.messages import NodeOrder, WantedNode, wanted
+from torusrun.orchestrator.nodes.node import ALONE_S
 from torusrun.orchestrator.run.bad_nodes.noted import found_bad
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import LeftOut
@@ -147,8 +147,8 @@ class Preflight:
         site, image = self.plan.site, recorded.kept(self.run_folder)
         if not image:
             return wanted(site)
-        found = None if pyxis.used(site.container.runtime) else runtime.find(site.container.runtime)
-        return wanted(site, found.command if found else "", image.path)
+        program = None if pyxis.used(site.container.runtime) else runtime.find(site.container.runtime)
+        return wanted(site, program.command if program else "", image.path)
 
     @contextmanager
     def _started(self, nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
@@ -158,7 +158,7 @@ class Preflight:
             launch(self.plan, self.attempt, self.starter, os.environ),
             nodes=len(self.hosts), ranks=len(self.hosts), hostfile=self.attempt.preflight_hosts, mpi=False,
         )  # fmt: skip
-        node = process.module(self.plan.python, "torusrun.orchestrator.nodes.preflight.node", self.attempt.folder)
+        node = process.module(self.plan.python, "torusrun.orchestrator.nodes.node", self.attempt.folder)
         with open(self.attempt.preflight_output, "ab") as output:
             launched = process.start(
                 [*self.starter.command(one_each), *self.plan.site.launcher_args, *node],
@@ -199,13 +199,12 @@ class Preflight:
     def _found(self, nodes: Nodes) -> list[NodeFindings]:
         """The findings of all hosts, those that need all of them included."""
         silent = (NodeFinding(ANSWER, Judgement.BAD, "none, while most nodes answered"),)
-        reports, limits = nodes.reported, self.plan.site.preflight
-        found = [
-            replace(reports[host].found, host=host) if host in reports else NodeFindings(host, silent)
+        reports = nodes.reported
+        every = [
+            replace(reports[host].findings, host=host) if host in reports else NodeFindings(host, silent)
             for host in self.hosts
         ]
-        clocks = {host: (node.ahead_s, node.within_s) for host, node in [*nodes.known.items()]}
-        return compared(found, clocks, limits.port_bytes_per_s is not None)
+        return compared(every)
 
 
 def _end(launched: subprocess.Popen[bytes], patience_s: float) -> None:
