@@ -12,11 +12,11 @@ import pytest
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job.connection import CALLING, Connection, Frame, Proofs
 from torusrun.orchestrator.nodes.connections import KnownNode, Nodes
+from torusrun.orchestrator.nodes.findings import PreflightRecord
 from torusrun.orchestrator.nodes.messages import Errand, Hello, hear, say
 from torusrun.orchestrator.nodes.preflight import passed
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.how_ended import How, ended
-from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan, plan

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.nodes.connections import schedule
+from torusrun.orchestrator.nodes.findings import MeasuredPair
 from torusrun.orchestrator.nodes.judge import SLOW, Blame, blamed, suspects
-from torusrun.orchestrator.run.folder.node_findings import MeasuredPair
 
 FAST = 1e9
 COUNTS = st.integers(2, 130)
