@@ -50,10 +50,13 @@ ONE = [
 ]  # fmt: skip
 
 
-def test_one_attempt_from_its_submission_to_its_end() -> None:
+def test_one_attempt_from_its_submission_to_its_end_and_its_productive_share() -> None:
     assert used(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE) == {
         "queue": 120.0, "start": 20.0, "compute": 20.0, "evaluation": 4.0, "checkpoints": 3.0, "stopping": 3.0,
     }  # fmt: skip
+    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, State.RUNNING)
+    assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
+    assert found.as_json()["since_submit"] == 24.0 / 170.0
 
 
 def test_steps_that_the_next_attempt_computes_again_are_lost() -> None:
@@ -122,9 +125,11 @@ def test_the_time_after_the_last_step_depends_on_the_cause(cause: Cause, use: st
     assert used(attempt(1, 0.0, 0.0, 70.0, cause), [row(1, 10.0, "step", 1)]) == {"start": 10.0, use: 60.0}
 
 
-def test_an_attempt_that_reports_no_step() -> None:
+def test_an_attempt_that_reports_no_step_and_a_run_without_records() -> None:
     found = account(attempt(1, 0.0, 10.0, 90.0, Cause.PROGRAM), [], NOW_S, State.RUNNING)
     assert (found.seconds["queue"], found.seconds["unreported"], found.ettr) == (10.0, 80.0, None)
+    found = account([], [], NOW_S, State.RUNNING)
+    assert (found.total_s, found.ettr) == (0.0, None)
 
 
 def test_a_run_without_a_record_of_its_end_ended_at_its_last_row() -> None:
@@ -156,17 +161,6 @@ def test_a_run_that_waits_or_computes_now() -> None:
     assert used(attempt(1, 800.0, 900.0, None, Cause.DONE), []) == {"queue": 100.0, "start": 100.0}
     steps = [row(1, 910.0, "step", 1)]
     assert used(attempt(1, 800.0, 900.0, None, Cause.DONE), steps) == {"queue": 100.0, "start": 10.0, "compute": 90.0}
-
-
-def test_the_productive_share() -> None:
-    found = account(attempt(1, 0.0, 120.0, 170.0, Cause.DONE), ONE, NOW_S, State.RUNNING)
-    assert (found.productive_s, found.total_s, found.ettr) == (24.0, 170.0, 24.0 / 50.0)
-    assert found.as_json()["since_submit"] == 24.0 / 170.0
-
-
-def test_without_records_there_is_no_account() -> None:
-    found = account([], [], NOW_S, State.RUNNING)
-    assert (found.total_s, found.ettr) == (0.0, None)
 
 
 times = st.floats(0, 1000, allow_nan=False)

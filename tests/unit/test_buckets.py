@@ -1,4 +1,4 @@
-"""The exact plan against every other plan, and the plans by number and size."""
+"""The exact plan against every other plan, the plans by number and size, and costs against packets."""
 
 from __future__ import annotations
 
@@ -63,18 +63,12 @@ def test_the_exact_plan_of_resnet50_is_never_worse_than_another(
     assert all(best <= plans.end_s(ready, sizes, cost, other) * (1 + 1e-12) for other in others)
 
 
-def test_of_equal_times_fewer_buckets_are_taken() -> None:
+def test_plans_by_number_by_size_and_by_fujitsus_groups() -> None:
     assert plans.best_buckets([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], lambda size: size) == (3,)
-
-
-def test_plans_by_number_and_by_size() -> None:
     assert plans.equal_buckets([1.0] * 8, 4) == (2, 2, 2, 2)
     assert plans.capped_buckets([1.0, 5.0, 1.0, 1.0], 5.0) == (2, 2)
     assert plans.by_shape("ddp", [2.0**20] * 60) == (1, 25, 25, 9), "1 MiB, then 25 MiB"
     assert plans.by_shape("one", [1.0, 2.0]) == (2,)
-
-
-def test_fujitsus_groups_are_those_of_resnet50_and_the_same_shares_of_other_models() -> None:
     assert plans.fujitsu_buckets([1.0] * 161) == (3, 21, 57, 80)
     assert plans.fujitsu_buckets([1.0] * 1610) == (30, 210, 570, 800)
     assert plans.fujitsu_buckets([1.0]) == (1,)

@@ -1,4 +1,4 @@
-"""At most one attempt of a run trains: locks live as long as the processes of ranks, and the newer attempt wins."""
+"""At most one attempt of a run trains: locks live as long as ranks, the newer attempt wins, copies in memory go."""
 
 from __future__ import annotations
 

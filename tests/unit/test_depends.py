@@ -1,4 +1,4 @@
-"""What is said of a run that its scheduler holds until others end."""
+"""What a run depends on: those that its scheduler holds it for, and the attempt of it that works."""
 
 from __future__ import annotations
 

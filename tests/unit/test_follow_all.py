@@ -1,4 +1,4 @@
-"""Many runs followed at once: which folders are read, and when the scheduler is asked."""
+"""Many runs followed at once: which folders are read, when the scheduler is asked, and which lines are printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words name runs, folders are named with a slash, and what killed clients left is cleaned."""
+"""Words name runs, a job is looked for by its name, and what killed clients left is cleaned."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""The error in a process's log: of recorded and reported logs, with what others write before and after it."""
+"""The error in a process's log, of recorded and reported logs; tracebacks, and `logs --errors`."""
 
 from __future__ import annotations
 

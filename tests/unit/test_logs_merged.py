@@ -1,4 +1,4 @@
-"""`logs --all` by time, over ranks and attempts, and what goes with it: --since, --times, --grep, --errors."""
+"""`logs --all` by time, over ranks and attempts, and the times of lines; --since, --times, --grep, --errors."""
 
 from __future__ import annotations
 

@@ -11,18 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_folders import make, write_specs
+from tests.unit.run_folders import DONE, make, write_specs
 from tests.unit.slurm_programs import SlurmPrograms
 from tests.unit.verbs import Capsys, Patch
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import read_object, write_json
-from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.api import open_run, submit
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.attempts.reproduce import plan_again
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.events import Changes, Started, Submitted, Submitting
-from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan_files import read_first
 
@@ -135,7 +133,7 @@ def test_what_is_gone_gets_one_clear_error_and_nothing_is_submitted(
 def test_the_image_must_be_there_and_unchanged(
     harm: Callable[[Path, RunFolder], object], says: str, home: Path
 ) -> None:
-    made, sif = make(write_specs(home), End(State.COMPLETED, "all 4 ranks ended well")), home / "made.sif"
+    made, sif = make(write_specs(home), DONE), home / "made.sif"
     kept = json.loads(made.plan.read_text())
     kept["spec"]["image"] = str(sif)
     made.plan.write_text(json.dumps(kept))

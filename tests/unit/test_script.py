@@ -15,7 +15,6 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.shipped import ROOT, shipped
 from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.base.templates import render, word
-from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.read import read_value
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
@@ -198,11 +197,6 @@ def test_a_step_that_fails_before_a_later_attempt_is_handed_to_the_entry(began: 
     else:
         end = End.read(attempt.end)
         assert end and end.cause is Cause.CONFIGURATION and end.reason.endswith("see jobs.err")
-
-
-def test_a_setup_line_is_not_a_directive(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="must not begin with '#'"):
-        planned(tmp_path, SITES["gridengine"] + "setup: [' #$ -q evil.q']\n")
 
 
 @pytest.mark.parametrize("name", ["pbs", "gridengine"])

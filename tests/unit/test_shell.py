@@ -1,4 +1,4 @@
-"""Shells beside ranks: how each scheduler gets there, and what the shell is given."""
+"""Shells beside ranks: how each scheduler gets there, what the shell is given, and its connection."""
 
 from __future__ import annotations
 

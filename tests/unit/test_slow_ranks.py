@@ -1,4 +1,4 @@
-"""A rank or host that is a fifth slower than the others for fifty steps is named; noise and waiting are not."""
+"""A rank or host that is a fifth slower for fifty steps is named, noise and waiting are not; stacks of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress read from what programs write: the same rows however the bytes arrive, and none made of garbage."""
+"""Progress read from what programs write, and passed on as metrics: the same rows however the bytes arrive."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A run without a file: its options are read as a file is, and --save writes a file with the same run."""
+"""A run without a file, whose options are read as a file is and saved as one; the examples."""
 
 from __future__ import annotations
 
