@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.campaign.places import places
-from tests.e2e.places import Place
+from tests.e2e.lab_places import Slurm
 from tests.waiting import until
 
 SERVER = """
@@ -84,11 +84,11 @@ LONGEST_S = 120.0
 LATER_S = 10.0
 
 
-def measured(place: Place, command: list[str], first: Path, text: str) -> dict[str, object]:
+def measured(place: Slurm, command: list[str], first: Path, text: str) -> dict[str, object]:
     """Start a user's command, wait for the first answered request, kill the server, and see what follows."""
     began_s = time.time()
     with (place.folder / "said").open("w") as said:
-        user = subprocess.Popen(**_as_user(place, command), stdout=said, stderr=subprocess.STDOUT)
+        user = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, **place.lab.as_user(place.folder, None))
         try:
             until(first.exists, f"a request of {command[0]}'s client", LONGEST_S)
         except AssertionError:
@@ -119,11 +119,6 @@ def measured(place: Place, command: list[str], first: Path, text: str) -> dict[s
     }
 
 
-def _as_user(place: Place, command: list[str]) -> dict[str, object]:
-    lab = place.lab  # type: ignore[attr-defined]
-    return {"args": command, **lab.as_user(place.folder, None)}
-
-
 def _programs(name: str) -> list[int]:
     said = subprocess.run(["pgrep", "-f", rf"^\S*python3 \S*{name}"], capture_output=True, text=True, check=False)
     return [int(pid) for pid in said.stdout.split()]
@@ -138,14 +133,15 @@ def main() -> None:
     parser.add_argument("--sflow", metavar="PROGRAM", help="the sflow of nv-sflow")
     asked = parser.parse_args()
     with ExitStack() as stack:
-        ((_, place),) = places(["slurm"], stack).items()
+        place = places(["slurm"], stack)["slurm"]
+        assert isinstance(place, Slurm)
         place.run(["mkdir", "-p", "served"])
         place.put("served/server.py", SERVER)
         place.put("served/client.py", CLIENT)
         folder = place.folder / "served"
         partition = re.search(r"^queue: *(\S+)", place.site_text(), re.MULTILINE)
         words = {"FOLDER": str(folder), "PARTITION": partition[1] if partition else "batch"}
-        python = str(place.lab.python)  # type: ignore[attr-defined]
+        python = str(place.lab.python)
         own = [python, "-m", "torusrun", "submit", "torusrun.yaml", "--wait"]
         tools = {"torusrun": (TORUSRUN, own)}
         if asked.sflow:
