@@ -13,8 +13,9 @@ from torusrun.training.recipe.key import key, needed
 class Topology:
     """The switch of every node, by which ranks are ordered."""
 
-    source: Literal["names", "switches", "slurm", "pbs", "gridengine"] = needed(
-        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried)"
+    source: Literal["names", "switches", "slurm", "pbs", "gridengine", "infiniband"] = needed(
+        "its source: names (of hosts, by pattern), switches (listed below), slurm, pbs, gridengine (queried), "
+        "or infiniband (a file that ibnetdiscover wrote)"
     )
     pattern: Annotated[str, LINE] = key(
         r"\D*(?P<number>\d+).*",

@@ -20,9 +20,9 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.load.gpus import restriction
+from torusrun.orchestrator.nodes.findings import Judgement, NodeFinding
 from torusrun.orchestrator.nodes.judge import ADAPTER, gigabits
 from torusrun.orchestrator.nodes.messages import WantedNode
-from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding
 from torusrun.training.files.job_memory import memory
 from torusrun.training.meeting.addresses import RendezvousError, address_of_host
 

@@ -21,11 +21,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from torusrun.orchestrator.job.connection import CALLED, Connection, Proofs
+from torusrun.orchestrator.nodes.findings import MeasuredPair
 from torusrun.orchestrator.nodes.judge import Pairs, suspects
 from torusrun.orchestrator.nodes.messages import Errand, Hello, NodeReport, Result, hear, say
 from torusrun.orchestrator.nodes.pair import OPEN_S, TOKEN_BYTES
 from torusrun.orchestrator.place.hosts.same_host import same_host
-from torusrun.orchestrator.run.folder.node_findings import MeasuredPair
 from torusrun.training.meeting.addresses import RendezvousError, listen
 
 LOOK_S = 0.2

@@ -13,13 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torusrun.orchestrator.run.folder.node_findings import (
-    Judgement,
-    MeasuredPair,
-    NodeFinding,
-    NodeFindings,
-    PreflightRecord,
-)
+from torusrun.orchestrator.nodes.findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from torusrun.training.counted import counted
 
 Pairs = list[tuple[str, str]]  # of hosts

@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.json_files import parsed, write_json
 from torusrun.orchestrator.base.typed import read_record, record_of
 from torusrun.orchestrator.job.connection import Broken, Connection, Frame
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.run.folder.node_findings import NodeFindings
+from torusrun.orchestrator.nodes.findings import NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 FREE_DISK_BYTES = 256 * 1024**2  # of a node's folder for temporary files

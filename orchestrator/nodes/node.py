@@ -19,6 +19,7 @@ from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.job.connection import CALLING, Connection, Proofs
 from torusrun.orchestrator.nodes import pair
 from torusrun.orchestrator.nodes.checks import gpus, machine, ports
+from torusrun.orchestrator.nodes.findings import Judgement, NodeFinding, NodeFindings
 from torusrun.orchestrator.nodes.messages import (
     Errand,
     Hello,
@@ -31,7 +32,6 @@ from torusrun.orchestrator.nodes.messages import (
     say,
 )
 from torusrun.orchestrator.place.hosts.same_host import this_host
-from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.meeting.addresses import RendezvousError, listen
 from torusrun.training.reporting.output import never_fail

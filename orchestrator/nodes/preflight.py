@@ -27,6 +27,7 @@ from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.job.start.launch import launch
 from torusrun.orchestrator.nodes.connections import Nodes, measured, until
+from torusrun.orchestrator.nodes.findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
 from torusrun.orchestrator.nodes.judge import ANSWER, compared, judge
 from torusrun.orchestrator.nodes.messages import NodeOrder, WantedNode, wanted
 from torusrun.orchestrator.nodes.node import ALONE_S
@@ -34,7 +35,6 @@ from torusrun.orchestrator.run.bad_nodes.noted import found_bad
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import LeftOut
 from torusrun.orchestrator.run.folder.how_ended import How, ended
-from torusrun.orchestrator.run.folder.node_findings import Judgement, NodeFinding, NodeFindings, PreflightRecord
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded

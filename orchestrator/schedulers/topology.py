@@ -11,7 +11,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.keys.paths import expanded, read_bytes
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.topology import Topology
-from torusrun.orchestrator.place.hosts import model
+from torusrun.orchestrator.place.hosts import infiniband, model
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.place.hosts.model import Cluster, Link, Tree, cluster_of
 from torusrun.orchestrator.place.placement.binding import node_type
@@ -63,7 +63,13 @@ def _listed(topology: Topology, hosts: Sequence[str]) -> Tree:
     return Tree({name: expand(text) for name, text in topology.switches.items()})
 
 
-DESCRIBED = {"names": _by_name, "switches": _listed}  # by the site's own file
+def _discovered(topology: Topology, hosts: Sequence[str]) -> Tree:
+    if not topology.file:
+        raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
+    return infiniband.tree(_kept(topology.file))
+
+
+DESCRIBED = {"names": _by_name, "switches": _listed, "infiniband": _discovered}  # by the site's own files
 
 
 def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:

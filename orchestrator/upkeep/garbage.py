@@ -17,12 +17,13 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.images.builds.build import TEMPORARY
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, remove_tree
 from torusrun.orchestrator.run.attempts.cancel import is_unsure
-from torusrun.orchestrator.run.folder import disk, index
+from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image.recorded import kept
 from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.view import View
+from torusrun.orchestrator.upkeep import disk
 from torusrun.orchestrator.upkeep.remove import check_over
 from torusrun.training.checkpoint.manifest import TEMPORARY_PREFIX
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.places import WAITS, Place, Said, ledger, started, until
-from torusrun.orchestrator.run.folder.node_findings import Judgement, PreflightRecord
+from torusrun.orchestrator.nodes.findings import Judgement, PreflightRecord
 
 
 def test_a_run_waits_for_another_to_complete(place: Place) -> None:

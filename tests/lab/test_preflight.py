@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.lab_places import Slurm
 from tests.e2e.places import ledger
 from tests.lab.cluster import network
-from torusrun.orchestrator.run.folder.node_findings import Judgement, PreflightRecord
+from torusrun.orchestrator.nodes.findings import Judgement, PreflightRecord
 
 from .slurm import SlurmLab
 

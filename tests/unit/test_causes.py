@@ -12,13 +12,13 @@ import pytest
 
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.job.verdict import Evidence, verdict
+from torusrun.orchestrator.nodes.findings import PreflightRecord
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Ended, Submitted
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.log_errors.last_error import last_error
-from torusrun.orchestrator.run.folder.node_findings import PreflightRecord
 from torusrun.orchestrator.run.folder.records import FEW, End, Meaning, RankEnd, on_full_disk
 from torusrun.orchestrator.run.program.training import EXIT_CODES
 from torusrun.orchestrator.run.state.outcome import resolve

@@ -16,6 +16,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.orchestrator.keys.read import read
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.place.hosts import infiniband
 from torusrun.orchestrator.place.hosts.hostlist import expand, fold, numbers
 from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType, Tree, cluster_of, racks
 from torusrun.orchestrator.place.placement.binding import bindings, share
@@ -222,6 +223,38 @@ def test_host_groups_of_grid_engine() -> None:
     assert gridengine.group_names("@allhosts\n@rack1\n@rack2\n", "@rack") == ["@rack1", "@rack2"]
 
 
+def test_an_infiniband_fabric() -> None:
+    found = infiniband.tree(recorded("infiniscale.ibnetdiscover.txt"))
+    assert found.leaves == {"000b8cffff002347": ["node1", "node2", "node10", "node23", "node24"]}
+
+
+def test_switches_and_adapters_without_names_are_told_apart_by_their_guids() -> None:
+    first, second = "0c42a103000ef7c6", "0c42a103000ef206"
+    found = infiniband.tree(recorded("unnamed.ibnetdiscover.txt"))
+    assert found.leaves[first] == ["H-0c42a10300389dc0", "H-0c42a10300389dc8", "n08509", "n08510"]
+    assert found.leaves[second] == ["H-0c42a10300408008", "n08601"]
+    bull = infiniband.tree(recorded("bull.ibnetdiscover.txt"))
+    assert bull.leaves["080038000535c3ff"] == ["r3-1016"], "only the section of the adapter names its switch"
+    assert {*bull.leaves["080038000235c7ef"]} == {"0", "0-r3", "r3-1014", "r3-1015"}
+    unmarked = 'Switch\t36 "S-a1"\n[1]\t"H-b1"[1](b1)\nSwitch\t36 "S-a2"\n[1]\t"H-b2"[1](b2)\n'
+    assert infiniband.tree(unmarked).leaves == {"a1": ["H-b1"], "a2": ["H-b2"]}
+
+
+def test_leaves_and_spines_and_the_agents_in_switches() -> None:
+    """Lines as newer versions write them, with port GUIDs and speeds."""
+    text = ""
+    for leaf, nodes in (("a1", "12"), ("a2", "34")):
+        text += f'Switch\t36 "S-{leaf}"\t\t# "MF0;leaf-{leaf}:SB7890/U1" enhanced port 0 lid 1 lmc 0\n'
+        text += "".join(f'[{n}]\t"H-b{n}"[1](b{n}) \t\t# "g000{n} mlx5_0" lid 2{n} 4xEDR\n' for n in nodes)
+        text += '[37]\t"H-c1"[1](c1) \t\t# "Mellanox Technologies Aggregation Node" lid 9 4xEDR\n'
+        text += (
+            '[19]\t"S-e1"[3]\t\t# "MF0;spine:CS7500/L1/U1" lid 13 4xEDR\n[20]\t"S-e1"[4]\t\t# "spine" lid 13 4xEDR\n\n'
+        )
+    text += 'Switch\t36 "S-e1"\t\t# "spine" enhanced port 0 lid 13 lmc 0\n[3]\t"S-a1"[19]\t\t# "leaf" lid 1 4xEDR\n'
+    found = infiniband.tree(text)
+    assert found.leaves == {"a1": ["g0001", "g0002"], "a2": ["g0003", "g0004"]}
+
+
 def test_a_list_of_routers_of_pbs_has_switches_within_one_another() -> None:
     found = pbs.tree(recorded("router.pbsnodes.txt"), "Router")
     assert found.leaves == {"med-04": ["b01"], "sml-01": ["s07"]}, "the first of each list is the host itself"
@@ -295,6 +328,7 @@ READERS: list[tuple[Callable[[str], Any], str]] = [
     (slurm.tree, "crusoe.topology.txt"),
     (lambda text: pbs.tree(text, "switch"), "cheyenne.pbsnodes.txt"),
     (gridengine.tree, "ucla.shgrp.txt"),
+    (infiniband.tree, "infiniscale.ibnetdiscover.txt"),
 ]
 
 

@@ -19,11 +19,12 @@ from tests.waiting import until
 from torusrun.orchestrator.base import proc
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.folder import claim, disk, index, ledger
+from torusrun.orchestrator.run.folder import claim, index, ledger
 from torusrun.orchestrator.run.folder.events import Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.schedulers.local.sessions import job_id_of
+from torusrun.orchestrator.upkeep import disk
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from tests.unit.verbs import Capsys
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.run.folder.records import End
-from torusrun.orchestrator.run.folder.secret_forms import REMOVED
-from torusrun.orchestrator.run.folder.without_secrets import masked
+from torusrun.orchestrator.run.folder.without_secrets import REMOVED, masked
 
 
 def test_a_word_after_an_option_for_a_secret_is_removed() -> None:

@@ -13,15 +13,9 @@ from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.nodes import checks, node, pair
+from torusrun.orchestrator.nodes.findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
 from torusrun.orchestrator.nodes.judge import ANSWER, compared, judge
 from torusrun.orchestrator.nodes.messages import WantedNode, wanted
-from torusrun.orchestrator.run.folder.node_findings import (
-    Judgement,
-    MeasuredPair,
-    NodeFinding,
-    NodeFindings,
-    PreflightRecord,
-)
 from torusrun.orchestrator.show.advice import ADVICE
 from torusrun.training.meeting.addresses import listen
 

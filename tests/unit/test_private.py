@@ -58,7 +58,7 @@ def test_a_folder_of_a_home_that_cannot_be_written_may_be_elsewhere(home: Path, 
             make(home / place / "torusrun" / "runs")
 
 
-@pytest.mark.needs("users", "lists")
+@pytest.mark.needs("users")
 def test_a_folder_of_another_user_is_not_to_be_closed(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
@@ -66,9 +66,6 @@ def test_a_folder_of_another_user_is_not_to_be_closed(tmp_path: Path) -> None:
     with pytest.raises(SiteError) as refused:
         private.make(tmp_path / "open" / "mine")
     assert "chmod" not in str(refused.value)
-    os.setxattr(tmp_path / "open", "system.posix_acl_access", access_list(NAMED_GROUP))
-    reason = strangers.objection(str(tmp_path / "open"), True, (STRANGER,))
-    assert f"lets group {STRANGER} write" in reason and reason.endswith("; name another folder")
 
 
 def test_a_folder_below_one_that_everybody_may_write_is_refused(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from torusrun.orchestrator.run.folder.at_work import NodeLoad, RankSteps
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.folder.secret_forms import REMOVED
 from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
+from torusrun.orchestrator.run.folder.without_secrets import REMOVED
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.show.page import document as made
 from torusrun.orchestrator.show.page import facts as facts_of

@@ -24,7 +24,7 @@ from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import place
 from torusrun.orchestrator.run.folder import kept_secrets
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
+from torusrun.orchestrator.run.folder.without_secrets import is_secret_variable
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.job_request import of_site, request
 from torusrun.orchestrator.run.plan.plan import Plan, plan

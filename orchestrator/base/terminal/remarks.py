@@ -47,14 +47,6 @@ def progress(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def redrawn(text: str) -> None:
-    """Put `text` in the place of the last line of progress, where `draws`; '' only removes that."""
-    from torusrun.orchestrator.base.terminal.output import USUAL_WIDTH, width
-
-    columns = width(sys.stderr) or USUAL_WIDTH
-    print(f"\r\x1b[K{plain(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
-
-
 def printed(text: str) -> None:
     """Print a result that must not be lost, such as the id of a run; if it cannot be printed, a remark has it."""
     try:

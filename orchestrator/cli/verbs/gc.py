@@ -124,7 +124,7 @@ def _copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
     """Copies of runs in these folders that nobody fetches, and files of broken requests, unchanged since `before_s`."""
     from torusrun.orchestrator.base import private
     from torusrun.orchestrator.remote import store
-    from torusrun.orchestrator.run.folder import disk
+    from torusrun.orchestrator.upkeep import disk
     from torusrun.orchestrator.upkeep.collect import PARTIAL
     from torusrun.orchestrator.upkeep.garbage import Garbage
 
@@ -139,7 +139,7 @@ def _copies(folders: Collection[Path], before_s: float) -> Iterator[Garbage]:
 
 
 def _remove_copy(path: Path, before_s: float) -> None:
-    from torusrun.orchestrator.run.folder import disk
+    from torusrun.orchestrator.upkeep import disk
     from torusrun.orchestrator.upkeep.garbage import remove
 
     if disk.changed_s(path) >= before_s:

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.shown.numbers import size
-    from torusrun.orchestrator.run.folder import disk
+    from torusrun.orchestrator.upkeep import disk
     from torusrun.orchestrator.upkeep.remove import remove_all
 
     meant = chosen.chosen(args, "remove", lambda view: view.state.over, "none of which is over")

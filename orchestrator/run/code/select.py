@@ -20,7 +20,7 @@ from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.keys import paths
 from torusrun.orchestrator.run.folder import checkout
-from torusrun.orchestrator.run.folder.secret_names import LOGINS
+from torusrun.orchestrator.run.folder.without_secrets import LOGINS
 from torusrun.training.counted import first_of
 
 MOST_LOOKED_AT = 100_000  # names; a folder with more, as a home can be, is read in part

@@ -14,7 +14,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.environment import clean_environment
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.run.folder.secret_names import is_secret
+from torusrun.orchestrator.run.folder.without_secrets import is_secret
 
 GIT_TIMEOUT_S = 20.0
 QUIET = ("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")

@@ -158,11 +158,13 @@ class Plan:
     @property
     def is_private(self) -> bool:
         """Whether its texts may hold secrets, so that only the user may read them: variables, or words of `setup`."""
-        from torusrun.orchestrator.run.folder.secret_forms import PATTERNS
-
         lines = "\n".join((*self.site.setup, *self.run.setup))
         own = any(role.env for role in self.run.roles.values())
-        return own or bool(self.environment) or any(pattern.search(lines) for pattern, _ in PATTERNS)
+        if own or self.environment or not lines:
+            return own or bool(self.environment)
+        from torusrun.orchestrator.run.folder.without_secrets import patterns  # imported late: few runs have `setup`
+
+        return any(pattern.search(lines) for pattern, _ in patterns())
 
     @property
     def secrets(self) -> dict[str, Secret]:

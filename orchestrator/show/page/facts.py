@@ -22,8 +22,7 @@ from torusrun.orchestrator.run.folder import kept_secrets, ledger, metrics, show
 from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
-from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, masked
+from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, is_secret_variable, masked
 from torusrun.orchestrator.run.image.recorded import Image, kept
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan

@@ -14,8 +14,7 @@ import yaml
 
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.write import as_written
-from torusrun.orchestrator.run.folder.secret_names import is_secret_variable
-from torusrun.orchestrator.run.folder.without_secrets import masked
+from torusrun.orchestrator.run.folder.without_secrets import is_secret_variable, masked
 from torusrun.orchestrator.show.page.facts import RunFacts
 
 COUNTED_ONLY = ("setup",)  # its lines may set variables
