@@ -36,7 +36,7 @@ def test_a_command_is_measured_at_two_sizes_and_predicted(local: Local) -> None:
     pattern = "step (?P<step>[0-9]+) of (?P<total_steps>[0-9]+)"
     words = ["script.yaml", "--set", f"metrics.pattern={pattern}"]
     for ranks in (2, 4):
-        local.succeeds("submit", *words, "--set", f"ranks_per_node={ranks}", "--wait")
+        local.succeeds("submit", *words, "--set", "grid=auto", "--set", f"ranks_per_node={ranks}", "--wait")
     found = json.loads(local.torusrun("predict", *words, "--json").stdout)
     assert [run["ranks"] for run in found["runs"]] == [2, 4] and found["steps"] == 60
     assert 0.09 < found["step_s"] < 0.4, "a machine with other work"
