@@ -21,6 +21,7 @@ from torusrun.orchestrator.run.plan.roles import gpus, order, with_services
 from torusrun.orchestrator.run.program.what_runs import ranks_environment
 
 SLURM = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4, gpus=4))
+LOCAL = Site(scheduler="local", launcher="spawn")
 HEAD = "name: x\nsite: site.yaml\ncode: none\n"
 GRPO = """
 roles:
@@ -97,6 +98,12 @@ def test_services_have_the_hosts_that_the_main_role_leaves(tmp_path: Path) -> No
     assert places["rollout"] == [(16, "e", 0), (17, "f", 0)] and places["judge"] == [(18, "e", 1), (19, "f", 1)]
     assert whole.hostfile.split() == [*"aaaabbbbccccdddd", "e", "f", "e", "f"]
     assert Placement.from_json(whole.as_json()) == whole
+
+
+def test_on_one_machine_a_role_is_on_the_nodes_of_a_service_too() -> None:
+    run = RunSpec("x", "x", command=("y",), roles={"a": Role(command=("y",)), "b": Role(on="a", command=("y",))})
+    whole = with_services(run, LOCAL, place(Grid((2, 1)), ["here"], 2), ["here"])
+    assert [(slot.role, slot.local_rank) for slot in whole.slots] == [("main", 0), ("main", 1), ("a", 2), ("b", 3)]
 
 
 def test_each_role_has_torchruns_variables_of_its_own(tmp_path: Path) -> None:

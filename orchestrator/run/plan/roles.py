@@ -29,8 +29,7 @@ def home(run: RunSpec, site: Site, name: str) -> str:
     role = run.roles.get(name)
     if role is None or role.main:
         return name
-    shared = main_name(run) if schedulers.get(site.scheduler).traits.one_machine else name
-    return role.on or shared
+    return main_name(run) if schedulers.get(site.scheduler).traits.one_machine else role.on or name
 
 
 def ranks_per_node(role: Role) -> int:
