@@ -29,7 +29,7 @@ from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan import notes as plan_notes
-from torusrun.orchestrator.run.plan.roles import with_services
+from torusrun.orchestrator.run.plan.roles import of_images, with_services
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request
@@ -80,12 +80,12 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     attempt = run.attempt(1)
     planned = without_bad_nodes(attempt_plan.first(plan))
     asked, script = proposed(plan, after, planned)
-    image, code = create.check(plan)
+    images, code = create.check(plan)
     if not plan.has_grid:
         from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
 
         plan = with_expected_grid(plan)
-    if image:
+    if images:
         from torusrun.orchestrator.cli import dry_run_in_image as in_image
     hosts = _hosts(plan)
     placement = place(plan.grid, hosts[: plan.run.nodes], plan.ranks_per_node)
@@ -95,11 +95,11 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
     if parts := stretches(plan.run):
         notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
-    runtime = in_image.runtime(plan, notes) if image and not pyxis.used(plan.site.container.runtime) else None
-    order = launch_order(plan, run, attempt, starter, image, runtime)
+    runtime = in_image.runtime(plan, notes) if images and not pyxis.used(plan.site.container.runtime) else None
+    order = launch_order(plan, run, attempt, starter, images, runtime)
     rank = Rank(0, attempt, order, placement)
     program = rank.role.program
-    environment = rank.variables(MEETING if program.rendezvous else None, {})
+    environment = rank.variables(MEETING if program.rendezvous else None, {"PATH": "$PATH"})
     hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
     if not which(submit[0]):
@@ -112,7 +112,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         script=script,
         script_path=attempt.script,
         placement=placement,
-        launcher=launch.command(plan, attempt, starter, _jobs_environment(), image=image),
+        launcher=launch.command(plan, attempt, starter, _jobs_environment(), image=images.get(plan.run.image or "")),
         launcher_environment=launch.environment(plan, attempt, starter, {}),
         program=program,
         order=order,
@@ -153,7 +153,7 @@ def _jobs_environment() -> Mapping[str, str]:
 def _kinds(plan: Plan) -> set[str]:
     kinds = {"command" if plan.run.command else "train"}
     asked = {
-        "image": plan.run.image,
+        "image": of_images(plan),
         "keep_going": plan.keeps_going,
         "code": plan.code,
         "shells": client.of(plan.site).shell_from_inside,

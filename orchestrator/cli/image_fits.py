@@ -59,18 +59,25 @@ class ImageFit:
         return {"schema": SCHEMA, "image": self.image, "findings": findings, "environment": environment}
 
 
-def of(plan: Plan) -> ImageFit:
-    """Compare a plan with its image, or with its software, here. Raises UserError, SiteError if it cannot."""
+def of(plan: Plan) -> list[ImageFit]:
+    """Compare a plan with its images, or with its software, here. Raises UserError, SiteError if it cannot."""
+    from torusrun.orchestrator.run.plan.roles import of_images
+
+    if plans := of_images(plan):
+        return [_of_image(one) for one in plans.values()]
+    if plan.run.software.given or plan.site.software.given:
+        from torusrun.orchestrator.sites.checks import images
+
+        return [ImageFit("the software", software=tuple(images.software_checks(plan.site, plan.run.software)))]
+    return [ImageFit("the run has no image, so there is nothing to check")]
+
+
+def _of_image(plan: Plan) -> ImageFit:
     from torusrun.orchestrator.run.image import checking, run_image
 
     try:
         image = run_image.of_plan(plan)
     except run_image.Unusable as error:
         return ImageFit(error.image, error.image, (error.finding,))
-    if image is not None:
-        return ImageFit(image.path, image.path, tuple(checking.findings(plan, image)))
-    if plan.run.software.given or plan.site.software.given:
-        from torusrun.orchestrator.sites.checks import images
-
-        return ImageFit("the software", software=tuple(images.software_checks(plan.site, plan.run.software)))
-    return ImageFit("the run has no image, so there is nothing to check")
+    assert image
+    return ImageFit(image.path, image.path, tuple(checking.findings(plan, image)))

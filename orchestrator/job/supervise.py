@@ -129,9 +129,9 @@ class Supervisor:
         if isinstance(hosts, End):
             return hosts
         placement = self._place(hosts)
-        image = image_kept.kept(self.folder)
-        program = prepare(self.plan, self.folder, self.attempt, placement, image, starter)
-        if image and (end := made_ready(self.plan, self.attempt, image, sent=self._sent_before, asked=self._asked)):
+        images = image_kept.all_kept(self.folder, self.plan.run.image)
+        program = prepare(self.plan, self.folder, self.attempt, placement, images, starter)
+        if images and (end := made_ready(self.plan, self.attempt, images, sent=self._sent_before, asked=self._asked)):
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         dims, hosts = placement.grid.dims, tuple(placement.hosts)
@@ -143,7 +143,7 @@ class Supervisor:
             self.attempt,
             placement,
             program=program,
-            launcher=self._launched(starter, image),
+            launcher=self._launched(starter, images.get(self.plan.run.image or "")),
             asked=self._asked,
             stop_signal=starter.stop_signal,
             here=self.here,
@@ -198,8 +198,8 @@ class Supervisor:
         """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""
         if self.job.keeps_going:
             return self.job.checked
-        kept = image_kept.kept(self.held) if self.held else None
-        return kept is not None and kept.sha256 == image.sha256
+        kept = image_kept.all_kept(self.held) if self.held else {}
+        return image.sha256 in [known.sha256 for known in kept.values()]
 
     def _sound_hosts(self, starter: Launcher) -> Sequence[str] | End:
         """The allocated hosts that a preflight finds sound; the attempt's end if those are too few.

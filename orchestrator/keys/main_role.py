@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 from torusrun.orchestrator.keys.problems import Mark, Problem
-from torusrun.orchestrator.keys.roles import Role
+from torusrun.orchestrator.keys.roles import NO_IMAGE, Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.shared import plain
 from torusrun.training.recipe.key import key_of
 
 MAIN = "main"  # the main role's name in a run whose own `train` or `command` is the main role
-OF_MAIN = ("nodes", "ranks_per_node", "command", "stop")  # keys of the main role that become those of the run
+OF_MAIN = ("nodes", "ranks_per_node", "command", "stop", "image")  # keys of the main role that become those of the run
 OF_SERVICES = ("on", "ready", "alive", "restart")  # keys that only a service has
 
 
@@ -44,6 +44,18 @@ def awaited(run: RunSpec) -> dict[str, tuple[str, ...]]:
     return waits
 
 
+def image_of(run: RunSpec, role: Role) -> str | None:
+    """The image of a role; None for the host."""
+    return run.image if role.image is None else None if role.image == NO_IMAGE else role.image
+
+
+def named_images(run: RunSpec) -> dict[str, str]:
+    """The images that a run names, by their keys."""
+    named = {f"roles.{name}.image": role.image for name, role in run.roles.items() if role.image}
+    own = {"image": run.image} if run.image and run.image not in named.values() else {}
+    return {key: image for key, image in {**own, **named}.items() if image != NO_IMAGE}
+
+
 def with_main(run: RunSpec, marks: Mapping[str, Mark]) -> tuple[RunSpec, list[Problem]]:
     """(the run with the keys of its main role, mistakes in roles that only their places in the file show).
 
@@ -65,7 +77,10 @@ def with_main(run: RunSpec, marks: Mapping[str, Mark]) -> tuple[RunSpec, list[Pr
     main = roles[mains[0]]
     given = (field.name for field in fields(main) if f"roles.{mains[0]}.{key_of(field)}" in marks)
     own = {field: getattr(main, field) for field in given if field in OF_MAIN}
-    return replace(run, **{**own, "nodes": main.nodes, "env": {**run.env, **main.env}}), []
+    if "image" in own:  # the others keep the run's
+        roles = {name: replace(role, image=role.image or run.image or NO_IMAGE) for name, role in roles.items()}
+        own["image"] = image_of(run, main)
+    return replace(run, **{**own, "roles": roles, "nodes": main.nodes, "env": {**run.env, **main.env}}), []
 
 
 def _misplaced(run: RunSpec, name: str, marks: Mapping[str, Mark]) -> Iterator[Problem]:

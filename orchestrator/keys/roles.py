@@ -12,6 +12,7 @@ ROLE_NAME = kinds.text_kind(
     "a role's name", "[a-z][a-z0-9_]{0,30}", "use small letters, digits and '_', beginning with a letter, at most 31"
 )
 RESTARTS = Limits(at_least=0, at_most=1000)
+NO_IMAGE = "none"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,21 @@ class Ready:
 
 
 @dataclass(frozen=True)
+class RoleSoftware:
+    """A Python of the role's own, in front of the PATH that the job gives all roles."""
+
+    venv: Annotated[str, kinds.LINE] | None = key(None, "folder of a Python virtual environment (venv, virtualenv, uv)")
+    conda: Annotated[str, kinds.LINE] | None = key(
+        None, "folder of a conda environment; what its packages run when it is activated is not run"
+    )
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The folders that are named, by their keys."""
+        return {name: folder for name in ("venv", "conda") if (folder := getattr(self, name))}
+
+
+@dataclass(frozen=True)
 class Role:
     """One of several programs of a run."""
 
@@ -64,6 +80,8 @@ class Role:
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE]] = key(
         {}, "its environment variables besides the run's, which have the secrets"
     )
+    image: Annotated[str, kinds.LINE] | None = key(None, "its container image; none: no container; default: the run's")
+    software: RoleSoftware = key(RoleSoftware(), "its Python, besides the run's environment", name="environment")
     after: tuple[Annotated[str, ROLE_NAME], ...] = key((), "roles that must be ready before it starts")
     ready: Ready = key(Ready(), "when it is ready")
     alive: bool = key(False, "end the attempt if the service, once ready, fails its check for a minute")

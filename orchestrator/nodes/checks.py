@@ -36,8 +36,8 @@ def machine(wanted: WantedNode) -> Iterator[NodeFinding]:
     yield interface(wanted)
     if wanted.runtime:
         yield _present("runtime", wanted.runtime, os.X_OK)
-    if wanted.image:
-        yield _present("image", wanted.image, os.R_OK)
+    for image in wanted.images:
+        yield _present("image", image, os.R_OK)
 
 
 def free_memory(wanted: WantedNode, root: Path = Path("/")) -> NodeFinding:

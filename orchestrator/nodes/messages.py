@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ Message = TypeVar("Message")
 class WantedNode:
     """What a node should have. None and '' for what is not checked against a limit.
 
-    `scratch` is the node's folder for temporary files, with its variables. `runtime` and `image` are paths.
+    `scratch` is the node's folder for temporary files, with its variables. `runtime` and `images` are paths.
     """
 
     gpus: int = 0
@@ -35,10 +36,10 @@ class WantedNode:
     free_disk_bytes: float = 0.0
     scratch: str = ""
     runtime: str = ""
-    image: str = ""
+    images: tuple[str, ...] = ()
 
 
-def wanted(site: Site, runtime: str = "", image: str = "") -> WantedNode:
+def wanted(site: Site, runtime: str = "", images: Sequence[str] = ()) -> WantedNode:
     """What the nodes of a site should have. Half of the memory that a job asks for must be free."""
     node = site.node
     return WantedNode(
@@ -49,7 +50,7 @@ def wanted(site: Site, runtime: str = "", image: str = "") -> WantedNode:
         free_disk_bytes=FREE_DISK_BYTES,
         scratch=site.container.stage or "$TORUSRUN_SCRATCH",
         runtime=runtime,
-        image=image,
+        images=tuple(images),
     )
 
 

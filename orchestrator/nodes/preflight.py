@@ -140,15 +140,15 @@ class Preflight:
         return judge(self._found(nodes), pairs, least_bytes_per_s=limits.pair_bytes_per_s, took_s=took_s)
 
     def _wanted(self) -> WantedNode:
-        """What a node should have, with the image that the ranks will use and its runtime.
+        """What a node should have, with the images that the ranks will use and their runtime.
 
         A node's daemon starts enroot for Pyxis, with a PATH of its own: that one is not looked for.
         """
-        site, image = self.plan.site, recorded.kept(self.run_folder)
-        if not image:
+        site, images = self.plan.site, recorded.all_kept(self.run_folder).values()
+        if not images:
             return wanted(site)
         program = None if pyxis.used(site.container.runtime) else runtime.find(site.container.runtime)
-        return wanted(site, program.command if program else "", image.path)
+        return wanted(site, program.command if program else "", [image.path for image in images])
 
     @contextmanager
     def _started(self, nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:

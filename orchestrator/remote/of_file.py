@@ -20,6 +20,7 @@ from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import is_quiet, warn
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load, load_site, site_file
+from torusrun.orchestrator.keys.main_role import named_images
 from torusrun.orchestrator.keys.run import NO_CODE
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
@@ -165,10 +166,10 @@ def _quiet() -> list[str]:
 
 def _check_image(loaded: Loaded) -> None:
     """Raise UserError if the image is a file of this machine."""
-    image = loaded.run.image
-    if image and source.is_path(image) and not image.startswith(("/", "~")):
-        problem = f"{image!r} is a file of this machine: give the absolute path that it has on {loaded.site.host}"
-        raise UserError(f"{loaded.source}: image: {problem}, or the name of an image file that comes with torusrun")
+    for key, image in named_images(loaded.run).items():
+        if source.is_path(image) and not image.startswith(("/", "~")):
+            problem = f"{image!r} is a file of this machine: give the absolute path that it has on {loaded.site.host}"
+            raise UserError(f"{loaded.source}: {key}: {problem}, or the name of an image file that comes with torusrun")
 
 
 def _site_text(site: Site) -> str:

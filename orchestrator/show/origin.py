@@ -189,7 +189,7 @@ class RunOrigin:
 
     def as_json(self) -> dict[str, Any]:
         """All that is known, for programs. No secret of `env` is in it."""
-        facts, view = self.facts, self.facts.view
+        facts, view, image = self.facts, self.facts.view, self.facts.images.get("")
         record = {
             "schema": SCHEMA,
             "run": view.run,
@@ -200,7 +200,7 @@ class RunOrigin:
             "provenance": dict(facts.provenance),
             "diff": str(self.run.code_diff) if facts.has_diff else None,
             "code": {key: value for key, value in self.code.items() if key != "names"} or None,
-            "image": asdict(replace(facts.image, definition="")) if facts.image else None,
+            "image": asdict(replace(image, definition="")) if image else None,
             "environment": dict(environment(facts)),
             "settings": dict(settings(facts)),
             "recipe_changes": changes(facts),

@@ -7,7 +7,7 @@ of their jobs before these are submitted. So a member without a job is LOST, and
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import all_without_bad_nodes
+from torusrun.orchestrator.run.plan.roles import of_images
 from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client
@@ -87,8 +88,9 @@ def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
 def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: create.Origin | None) -> None:
     """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
     attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
-    images = {one.planned.plan.run.image: one.planned.plan for one in attempts}
-    image_of = {name: create.image_of(plan) for name, plan in images.items()}
+    images: dict[str, Image] = {}
+    for plan in {(*of_images(one.planned.plan),): one.planned.plan for one in attempts}.values():
+        images |= create.images_of(plan)
     facts = create.facts_of(attempts[0].planned.plan, source, origin)
     folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
@@ -97,7 +99,7 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
             private.new(unfinished.folder, sweep.site.umask)
             copies: dict[object, RunFolder] = {}
             for one in attempts:
-                _fill(one, image_of[one.planned.plan.run.image], facts, copies)
+                _fill(one, images, facts, copies)
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
@@ -114,14 +116,20 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
             raise SiteError(f"{folder.folder}: the sweep cannot be made: {reason}") from None
 
 
-def _fill(one: MemberAttempt, image: Image | None, facts: create.Origin, copies: dict[object, RunFolder]) -> None:
-    """Make the folder of a member. `copies` are the members with the copies of code that others share."""
+def _fill(
+    one: MemberAttempt, images: Mapping[str, Image], facts: create.Origin, copies: dict[object, RunFolder]
+) -> None:
+    """Make the folder of a member, with its own of the `images`.
+
+    `copies` are the members with the copies of code that others share.
+    """
     plan, made = one.planned.plan, RunFolder(one.run.unfinished)
     code = plan.code and (plan.code, tuple(create.no_code(plan)), plan.secret_files)
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})
-    create.fill(made, one.planned, one.script, image, own, None if first is made else first)
+    its = {name: images[name] for name in of_images(plan)}
+    create.fill(made, one.planned, one.script, its, own, None if first is made else first)
     kept_secrets.keep(made, secret_values.read(plan))
     ledger.append(made.ledger, one.event)
 

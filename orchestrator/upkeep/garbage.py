@@ -20,7 +20,7 @@ from torusrun.orchestrator.run.attempts.cancel import is_unsure
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.image.recorded import kept
+from torusrun.orchestrator.run.image.recorded import all_kept
 from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.upkeep import disk
@@ -88,8 +88,8 @@ class Uses:
         for run in index.runs():
             with contextlib.suppress(SiteError, OSError):
                 if run.ledger.stat().st_mtime != self.known_s.get(run.folder):
-                    image = kept(run)
-                    if image and (image.key == entry.key or os.path.realpath(image.path) == real):
+                    images = all_kept(run).values()
+                    if any(image.key == entry.key or os.path.realpath(image.path) == real for image in images):
                         return run.run_id
         return ""
 
@@ -106,19 +106,18 @@ def uses(views: Sequence[View]) -> Uses:
     for view in views:
         run = RunFolder(Path(view.folder))
         try:
-            image = kept(run)
+            images = all_kept(run).values()
             used_s = run.ledger.stat().st_mtime
         except (SiteError, OSError) as error:
             if view.state.over:
                 continue
             raise SiteError(f"{error}; the image of {view.run} is unknown, so no image can be removed") from None
         known_s[run.folder] = used_s
-        names = (image.key, os.path.realpath(image.path)) if image else ()
+        names = {name for image in images for name in (image.key, os.path.realpath(image.path))}
         last_s |= {name: max(used_s, last_s.get(name, 0.0)) for name in names if name}
         if not view.state.over:
             needed |= {*filter(None, names)}
-        if image and image.key:
-            caches.add(Path(image.path).parent)
+        caches |= {Path(image.path).parent for image in images if image.key}
     return Uses(needed, last_s, caches, known_s)
 
 

@@ -61,7 +61,7 @@ def make(spec: Path, end: End, job: str = "999999999.1") -> RunFolder:
     ledger.append(run.ledger, Submitting(1, name=plan.run_id))
     ledger.append(run.ledger, Submitted(1, job=job, scheduler="local"))
     placement = place(plan.grid, ["here"], 4)
-    prepare(plan, run, attempt, placement, None, launchers.named("spawn"))
+    prepare(plan, run, attempt, placement, {}, launchers.named("spawn"))
     ledger.append(run.ledger, Started(1, job=job, hosts=("here",), grid=(2, 2)))
     for rank in range(4):
         start = {"rank": rank, "host": "here", "local_rank": rank, "pid": 1, "started_s": 1.5}

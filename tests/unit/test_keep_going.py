@@ -335,7 +335,7 @@ def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
         supervisor = Supervisor(run, run.attempt(1), [])
         site = replace(supervisor.plan.site, container=ContainerSettings(stage="/local"))
         supervisor.plan = replace(supervisor.plan, site=site)
-        verify(supervisor.plan, supervisor.attempt, Image("/x.sif", "0" * 64, "x"), supervisor._sent_before)
+        verify(supervisor.plan, supervisor.attempt, {"x": Image("/x.sif", "0" * 64, "x")}, supervisor._sent_before)
         assert len(sent) == times, "each attempt of a job must not send it anew, and each job must send it"
 
 

@@ -178,15 +178,15 @@ def test_the_ports_of_the_adapters(tmp_path: Path) -> None:
 
 
 def test_memory_disk_interface_runtime_and_image(tmp_path: Path) -> None:
-    own = {"scratch": str(tmp_path / "new"), "runtime": "/bin/sh", "image": "/bin/sh"}
+    own = {"scratch": str(tmp_path / "new"), "runtime": "/bin/sh", "images": ("/bin/sh",)}
     all_found = checks.machine(WantedNode(interface="lo", free_memory_bytes=1.0, **own))
     well = {found.check.partition(" ")[0]: found.result for found in all_found}
     assert well == dict.fromkeys(("memory", "disk", "interface", "runtime", "image"), GOOD)
-    of_pyxis = [found.check for found in checks.machine(WantedNode(scratch=str(tmp_path), image="/bin/sh"))]
+    of_pyxis = [found.check for found in checks.machine(WantedNode(scratch=str(tmp_path), images=("/bin/sh",)))]
     assert "image" in of_pyxis and "runtime" not in of_pyxis
     (plain := tmp_path / "plain").touch()
     badly = checks.machine(WantedNode(
-        interface="ib9", free_memory_bytes=1e18, free_disk_bytes=1e18, runtime=str(plain), image=str(tmp_path / "x")
+        interface="ib9", free_memory_bytes=1e18, free_disk_bytes=1e18, runtime=str(plain), images=(str(tmp_path / "x"),)
     ))  # fmt: skip
     assert [found.result for found in badly] == [BAD] * 5
 

@@ -121,22 +121,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.images import pyxis
     from torusrun.orchestrator.images.source import has_text, typed
     from torusrun.orchestrator.keys.load import is_run, load_site
-    from torusrun.orchestrator.keys.paths import absolute
-    from torusrun.orchestrator.run.image import building, run_image
     from torusrun.orchestrator.run.plan.plan import plan
+    from torusrun.orchestrator.run.plan.roles import of_images
 
     word = typed(args.image)
     if has_text(word) and is_run(word):
         planned = plan(word, site=args.site)
-        source, site = planned.run.image, planned.site
-        if source is None:
+        images, site = list(of_images(planned)), planned.site
+        if not images:
             raise UserError(f"{word}: it has no 'image', so there is nothing to build")
     else:
-        source, site = word, load_site(args.site)
+        images, site = [word], load_site(args.site)
     shared_arguments.here(site, "image build")
+    for image in images:
+        _build_one(args, image, site)
+    return DONE
+
+
+def _build_one(args: argparse.Namespace, source: str, site: Site) -> None:
+    from torusrun.orchestrator.images import pyxis
+    from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.run.image import building, run_image
+
     by_pyxis = pyxis.used(site.container.runtime)
     of_builds = {"--on job": args.on == "job", "--locked": args.locked is not None, "--wheelhouse": args.wheelhouse}
     refused = next((option for option, given in of_builds.items() if given), "")
@@ -144,7 +152,7 @@ def _build(args: argparse.Namespace) -> int:
         made := run_image.squashed_directly(source, site, progress, offline=args.offline, refused=refused)
     ):
         print(made.path)
-        return DONE
+        return
     wheelhouse = absolute(args.wheelhouse) if args.wheelhouse else None
     lock = building.lock_of(source, args.locked) if args.locked is not None else None
     prepared = building.prepare(
@@ -156,7 +164,6 @@ def _build(args: argparse.Namespace) -> int:
         building.build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress)
     print(run_image.squashed_of(entry, site, progress).path if by_pyxis else entry.path)
-    return DONE
 
 
 def _inspected(cache: Cache, entry: CachedImage) -> dict[str, Any]:

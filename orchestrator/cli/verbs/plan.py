@@ -53,12 +53,12 @@ def run(args: argparse.Namespace) -> int:
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     of_command = _of_command(planned)
-    fit = image_fits.of(planned) if args.check else None
+    fits = image_fits.of(planned) if args.check else []
     if args.json:
         known = forecast or of_command
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
-        checked = {"check": fit.as_json()} if fit else {}
+        checked = {"check": fits[0].as_json(), "check_of_services": [fit.as_json() for fit in fits[1:]]} if fits else {}
         print(json.dumps({**planned.as_json(), **parts, **cost, **checked}, indent=1))
     else:
         print(_words(planned))
@@ -67,8 +67,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"{'prediction':12}{_predicted(forecast) if forecast else of_other}")
         print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
         print(_checkpoints(planned, forecast), end="")
-        print("\n".join(["", *fit.lines()]) if fit else "", end="\n" if fit else "")
-    return USER_MISTAKE if fit and fit.refused else DONE
+        for fit in fits:
+            print("\n".join(["", *fit.lines()]))
+    return USER_MISTAKE if any(fit.refused for fit in fits) else DONE
 
 
 def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
@@ -165,7 +166,7 @@ def _words(planned: Plan) -> str:
         "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
         **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
         **(_command(planned) if run.command else _training(planned)),
-        **({"image": _image(planned, run.image)} if run.image else {}),
+        **({"image": f"\n{'':12}".join(images)} if (images := _images(planned)) else {}),
         **_bad_nodes(planned),
         **({"note": f"\n{'':12}".join(lines)} if (lines := notes(planned)) else {}),
         "folder": str(planned.folder),
@@ -193,8 +194,14 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
     return {"bad nodes": f"\n{'':12}".join(lines)} if lines else {}
 
 
+def _images(planned: Plan) -> list[str]:
+    """The images; of one that comes from an image file and is not built yet, also the command that builds it."""
+    from torusrun.orchestrator.run.plan.roles import of_images
+
+    return [_image(of_image, name) for name, of_image in of_images(planned).items()]
+
+
 def _image(planned: Plan, text: str) -> str:
-    """The image; if it comes from an image file and is not built yet, also the command that builds it."""
     from torusrun.orchestrator.images import source
     from torusrun.orchestrator.run.image import run_image
 

@@ -1,9 +1,9 @@
-"""Makes the ranks' image ready, while the supervisor checks for requests to stop."""
+"""Makes the ranks' images ready, while the supervisor checks for requests to stop."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from torusrun.orchestrator import schedulers
@@ -20,15 +20,20 @@ POLL_S = 0.25
 
 
 def made_ready(
-    plan: Plan, attempt: Attempt, image: Image, *, sent: Callable[[Image], bool], asked: Callable[[], End | None]
+    plan: Plan,
+    attempt: Attempt,
+    images: Mapping[str, Image],
+    *,
+    sent: Callable[[Image], bool],
+    asked: Callable[[], End | None],
 ) -> End | None:
-    """Verify the ranks' image, or send it to the nodes; the attempt's end if that fails or it has to stop.
+    """Verify the ranks' images, or send them to the nodes; the attempt's end if that fails or it has to stop.
 
-    `sent` returns whether this job has sent the image before. Both can take minutes. So they run in a thread, while
+    `sent` returns whether this job has sent an image before. Both can take minutes. So they run in a thread, while
     this one checks for requests to stop.
     """
     wrong: list[Exception] = []
-    work = partial(verify, plan, attempt, image, sent)
+    work = partial(verify, plan, attempt, images, sent)
     thread = threading.Thread(target=_caught, args=(work, wrong), daemon=True)
     thread.start()
     while thread.is_alive():
@@ -49,11 +54,11 @@ def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
         wrong.append(error)
 
 
-def verify(plan: Plan, attempt: Attempt, image: Image, sent: Callable[[Image], bool]) -> None:
-    """Verify the image if all ranks start the same file. If it is staged, each node verifies its own copy."""
-    site = plan.site.container
-    if not site.stage:
-        image_kept.verify(image)
-    elif not sent(image):
-        scheduler = schedulers.get(plan.site.scheduler)
-        stage.broadcast(scheduler, image, site.stage, plan.python, attempt.folder)
+def verify(plan: Plan, attempt: Attempt, images: Mapping[str, Image], sent: Callable[[Image], bool]) -> None:
+    """Verify the images if all ranks start the same files. If they are staged, each node verifies its own copies."""
+    site, scheduler = plan.site.container, schedulers.get(plan.site.scheduler)
+    for image in images.values():
+        if not site.stage:
+            image_kept.verify(image)
+        elif not sent(image):
+            stage.broadcast(scheduler, image, site.stage, plan.python, attempt.folder)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -38,6 +39,7 @@ class RoleOrder:
     ready: ReadyCheck = ReadyCheck()
     alive: bool = False  # whether the check goes on once it is ready
     restart: int = 0  # how often a rank is started again
+    python: Mapping[str, str] = field(default_factory=dict)  # the folder of its Python, by VIRTUAL_ENV or CONDA_PREFIX
     gpus: tuple[int, ...] | None = None  # among those of its job on the node; None for all
 
 
@@ -136,6 +138,7 @@ class Rank:
             **fabric(order.hcas, self.local_rank, here),
             **told_network(order.hcas, given, inherited),
             **given,
+            **in_front(self.role.python, given.get("PATH") or inherited.get("PATH", "")),
             **ranks_environment(self.placement, self.number, order.run, self.attempt.number),
             **(master_environment(self.placement, self.number, *meets) if meets else {}),
         }
@@ -153,6 +156,12 @@ def visible(gpus: Sequence[int] | None, inherited: Mapping[str, str]) -> dict[st
         return {}
     shown = [gpu for gpu in inherited.get(GPUS, "").split(",") if gpu]
     return {GPUS: ",".join(shown[gpu] if gpu < len(shown) else str(gpu) for gpu in gpus)}
+
+
+def in_front(python: Mapping[str, str], path: str) -> dict[str, str]:
+    """The variables that put the folder of a Python in front of `path`; {} for none."""
+    folders = [f"{folder}/bin" for folder in python.values()]
+    return {**python, "PATH": os.pathsep.join(filter(None, [*folders, path]))} if python else {}
 
 
 def fabric(hcas: Sequence[str], local_rank: int, ranks_here: int) -> dict[str, str]:

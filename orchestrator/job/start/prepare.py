@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +16,19 @@ from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
+from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.roles import Ready, Role
-from torusrun.orchestrator.keys.run import ExitCodes, MetricsSettings
-from torusrun.orchestrator.keys.shared import Env, secret
 from torusrun.orchestrator.place.placement.binding import beside, node_type
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.roles import gpus
+from torusrun.orchestrator.run.plan.roles import gpus, of_service
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck
 from torusrun.orchestrator.schedulers.launchers import Launcher
+
+VARIABLES = {"venv": "VIRTUAL_ENV", "conda": "CONDA_PREFIX"}  # that an active environment sets
 
 
 def prepare(
@@ -34,7 +36,7 @@ def prepare(
     run: RunFolder,
     attempt: Attempt,
     placement: Placement,
-    image: Image | None,
+    images: Mapping[str, Image],
     launcher: Launcher,
 ) -> Program:
     """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
@@ -46,8 +48,8 @@ def prepare(
     write_text(attempt.hostfile, placement.hostfile)
     (command if plan.run.command else training).make_ready(plan, run, attempt)
     by_pyxis = pyxis.used(plan.site.container.runtime)
-    image_runtime = runtime.required(plan.site.container.runtime) if image and not by_pyxis else None
-    order = launch_order(plan, run, attempt, launcher, image, image_runtime)
+    image_runtime = runtime.required(plan.site.container.runtime) if images and not by_pyxis else None
+    order = launch_order(plan, run, attempt, launcher, images, image_runtime)
     write_json(attempt.launch, order.as_json(), secret=True)  # it has values of env
     return order.roles[0].program
 
@@ -57,13 +59,14 @@ def launch_order(
     run: RunFolder,
     attempt: Attempt,
     launcher: Launcher,
-    image: Image | None,
+    images: Mapping[str, Image],
     image_runtime: runtime.Runtime | None,
 ) -> LaunchOrder:
-    """The order for every rank's wrapper; `image_runtime` is the runtime that starts the image, if any."""
-    in_image = image is not None and pyxis.used(plan.site.container.runtime)
+    """The order for every rank's wrapper; `image_runtime` is the runtime that starts the images, if any."""
+    in_image = bool(images) and pyxis.used(plan.site.container.runtime)
 
     def of_role(name: str, role: Role, of: Plan, **own: Any) -> RoleOrder:
+        image = images.get(of.run.image or "")
         program = program_of(of, run, attempt, image)
         if of is not plan:
             own_files = {"TORUSRUN_METRICS": attempt.role_metrics(name), "TORUSRUN_HEARTBEAT": attempt.role_beat(name)}
@@ -72,7 +75,8 @@ def launch_order(
             program = replace(program, environment={**variables(image.bound_training), **program.environment})
         container = _rank_image(of, image, program, image_runtime) if image and image_runtime else None
         shares = gpus(plan.run, plan.site, name) if name else None
-        return RoleOrder(program, container, name, after=waits.get(name, ()), gpus=shares, **own)
+        python = {VARIABLES[kind]: str(expanded(folder)) for kind, folder in role.software.given.items()}
+        return RoleOrder(program, container, name, after=waits.get(name, ()), gpus=shares, python=python, **own)
 
     waits = awaited(plan.run)
     main = main_name(plan.run) if plan.run.roles else ""
@@ -96,13 +100,6 @@ def launch_order(
         in_image=in_image,
         secrets=tuple(plan.secrets),
     )
-
-
-def of_service(plan: Plan, role: Role) -> Plan:
-    """The plan of a run that is this service alone."""
-    env: Env = {**secret(plan.run.env), **role.env}
-    run = replace(plan.run, command=role.command, env=dict(env), stop=role.stop)
-    return replace(plan, run=replace(run, exit_codes=ExitCodes(), metrics=MetricsSettings()))
 
 
 def _check(ready: Ready) -> ReadyCheck:

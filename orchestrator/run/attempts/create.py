@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.missing import check_packages, named_files
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import write_attempt, write_first
+from torusrun.orchestrator.run.plan.roles import of_images
 
 OTHER_RUNS = "name one that you can write as 'runs' in a site file, as of --site ./mine.yaml"
 
@@ -64,14 +65,14 @@ def run(
     """
     plan = first.plan
     folder = RunFolder(plan.folder)
-    image, values = image_of(plan, origin.again if origin else None), secret_values.read(plan)
+    images, values = images_of(plan, origin.again if origin else None), secret_values.read(plan)
     facts = facts_of(plan, source, origin)
     if idle_s is None:
         facts = _with_forecast(facts, plan)
     private.make(plan.folder.parent, plan.site.umask, OTHER_RUNS)
     with index.announced(folder), private.umask(plan.site.umask):
         try:
-            fill(RunFolder(folder.unfinished), first, script, image, facts)
+            fill(RunFolder(folder.unfinished), first, script, images, facts)
             kept_secrets.keep(RunFolder(folder.unfinished), values)
             if idle_s is not None:
                 allocation.make(RunFolder(folder.unfinished), idle_s)
@@ -106,24 +107,25 @@ def _with_forecast(facts: Origin, plan: Plan) -> Origin:
     return replace(facts, provenance={**facts.provenance, shown_plan.FORECAST: asdict(found)}) if found else facts
 
 
-def image_of(plan: Plan, again: RunFolder | None = None) -> Image | None:
-    """The image of a plan, or of the run `again`, checked; None without one. Raises UserError if it does not fit.
+def images_of(plan: Plan, again: RunFolder | None = None) -> dict[str, Image]:
+    """The images of a plan's roles by their names, or of the run `again`, checked. Raises UserError if one is unfit.
 
     Without an image the Python of the ranks is checked.
     """
     if plan.run.image is None:
         check_packages(plan.run, plan.site)
-        return None
+    if not of_images(plan):
+        return {}
     from torusrun.orchestrator.run.image import checking  # imported late: a fifth of the start time
 
-    return checking.fitting(plan, image_kept.kept(again) if again else None)
+    return checking.all_fitting(plan, image_kept.all_kept(again, plan.run.image) if again else {})
 
 
 def fill(
     made: RunFolder,
     first: AttemptPlan,
     script: str,
-    image: Image | None,
+    images: Mapping[str, Image],
     origin: Origin,
     same_code: RunFolder | None = None,
 ) -> None:
@@ -134,8 +136,7 @@ def fill(
     write_json(made.provenance, origin.provenance)
     if origin.diff:
         write_text(made.code_diff, origin.diff, secret=True)  # it may quote private files
-    if image:
-        image_kept.keep(made, image)
+    image_kept.keep(made, images, first.plan.run.image)
     write_first(made, first.plan)
     if there := same_code or (origin.again if first.plan.code else None):
         record = read_object(there.code_record) or {}
@@ -161,30 +162,31 @@ def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
 
 
 def no_code(plan: Plan) -> list[str]:
-    """What is not code in its folder, relative to it: the folder that the command writes, and the run's image."""
-    folder, image = plan.run.checkpoints.folder, parse(plan.run.image) if plan.run.image else None
+    """What is not code in its folder, relative to it: the folder that the command writes, and the images."""
+    folder = plan.run.checkpoints.folder
     found = [folder] if folder and not os.path.isabs(folder) else []
-    if plan.code and image and image.kind in ("SIF", "squashfs", "archive", "folder", "layout"):
-        parent, name = os.path.split(image.place)
-        for path in (os.path.join(os.path.realpath(parent), name), os.path.realpath(image.place)):  # it may be a link
-            found.append(os.path.relpath(path, os.path.realpath(plan.code)))
+    for image in map(parse, of_images(plan)):
+        if plan.code and image.kind in ("SIF", "squashfs", "archive", "folder", "layout"):
+            parent, name = os.path.split(image.place)
+            for path in (os.path.join(os.path.realpath(parent), name), os.path.realpath(image.place)):  # may be a link
+                found.append(os.path.relpath(path, os.path.realpath(plan.code)))
     return found
 
 
-def check(plan: Plan) -> tuple[Image | None, SelectedCode | None]:
-    """The image and the code of a plan's run. Raises the errors of `run`, and makes nothing.
+def check(plan: Plan) -> tuple[dict[str, Image], SelectedCode | None]:
+    """The images and the code of a plan's run. Raises the errors of `run`, and makes nothing.
 
     The code is None for a run that copies none.
     """
-    made, image = RunFolder(plan.folder), image_of(plan)
+    made, images = RunFolder(plan.folder), images_of(plan)
     secret_values.read(plan)
     private.check_makable(plan.folder.parent, OTHER_RUNS)
     private.check_makable(index.place())
     if not plan.code:
-        return image, None
+        return images, None
     code = chosen(plan.code, made.code, leave_out=no_code(plan))
     _check_started(plan, code.has)
-    return image, code
+    return images, code
 
 
 def _check_started(plan: Plan, is_copied: Callable[[str], bool]) -> None:

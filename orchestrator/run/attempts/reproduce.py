@@ -19,9 +19,11 @@ from torusrun.orchestrator.run.folder import allocation, index, ledger, provenan
 from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
+from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, plan_files
 from torusrun.orchestrator.run.plan.fits import misfits
 from torusrun.orchestrator.run.plan.plan import Plan, new_id
+from torusrun.orchestrator.run.plan.roles import of_images
 
 LARGEST_BYTES = 64_000_000  # of git's diff, or of a run's file
 ANEW = "submit its run file as a new run"
@@ -43,7 +45,7 @@ def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     if wrong := list(map(str, misfits(spec, kept.site))):
         raise UserError(f"{run.run_id} does not fit this torusrun any more: {'; '.join(wrong)}")
     _check_code(run, kept)
-    _check_image(run, kept)
+    _check_images(run, kept)
     run_id = run_id or new_id(spec.name)
     folder = absolute(kept.site.runs) / run_id
     text = _text(run.spec)
@@ -81,12 +83,18 @@ def _check_code(run: RunFolder, kept: Plan) -> None:
         raise UserError(f"{run.code} is not the code that {run.run_id} was submitted with: {wrong}; {ANEW}")
 
 
-def _check_image(run: RunFolder, kept: Plan) -> None:
-    if kept.run.image is None:
+def _check_images(run: RunFolder, kept: Plan) -> None:
+    if not (named := of_images(kept)):
         return
-    image = image_kept.kept(run)
-    if image is None:
-        raise UserError(f"{run.image} is gone, which names the image of {run.run_id}; {ANEW}")
+    images = image_kept.all_kept(run, kept.run.image)
+    for name in named:
+        if name not in images:
+            file = run.image if name == kept.run.image else run.images
+            raise UserError(f"{file} is gone, which names the image of {run.run_id}; {ANEW}")
+        _check_image(run, images[name])
+
+
+def _check_image(run: RunFolder, image: Image) -> None:
     try:
         wrong = image_kept.changed(image)
     except SiteError as error:

@@ -100,13 +100,16 @@ def _may_follow(attempt: Attempt) -> bool:
 
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:
-    """Raise UserError if the run's image has changed since its beginning, unless `new_image` allows it."""
-    before = image_kept.kept(run)
-    if before and new_image:
+    """Raise UserError if an image of the run has changed since its beginning, unless `new_image` allows it."""
+    images = image_kept.all_kept(run, plan.run.image)
+    if images and new_image:
         from torusrun.orchestrator.run.image import checking
 
-        image_kept.keep(run, checking.fitting(plan) or before)
-    elif before and (how := image_kept.changed(before)):
-        raise UserError(
-            f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image accepts the changed image"
-        )
+        image_kept.keep(run, checking.all_fitting(plan, {}), plan.run.image)
+        return
+    for before in images.values():
+        if how := image_kept.changed(before):
+            raise UserError(
+                f"{before.path} is not the image that {run.run_id} began with: {how}; --new-image accepts the changed "
+                "image"
+            )

@@ -134,6 +134,7 @@ class RunFolder:
     code_diff = At("code.diff", "changes that git does not have, if there are any")
     secrets = At(".secrets.env", "the values of secret variables, and the URL of a webhook", "secrets")
     image = At("image.json", "the container image: path, checksum, labels, versions found inside", "image")
+    images = At("images.json", "the images of services that have others, by their names", "roles")
     definition = At("image.def", "the definition of the image, if it was built from an image file", "image")
     code = At("code/", "the code of the user as it was at submit, which the ranks use", "code")
     code_record = At("code.json", "the origin of that code", "code")

@@ -21,6 +21,7 @@ from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.run.image import login, run_image
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.roles import of_images
 from torusrun.training.counted import counted
 
 FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set where programs and libraries are
@@ -45,6 +46,12 @@ def fitting(plan: Plan, image: Image | None = None) -> Image | None:
         words = f"{counted(unseen, 'thing')} could not be looked at; `torusrun plan --check` names them"
         say(f"{image.path}: {words}")
     return image
+
+
+def all_fitting(plan: Plan, known: Mapping[str, Image]) -> dict[str, Image]:
+    """The images of all roles of a plan by their names, or those that are `known`; errors are those of `fitting`."""
+    images = {name: fitting(one, known.get(name)) for name, one in of_images(plan).items()}
+    return {name: image for name, image in images.items() if image}
 
 
 def findings(plan: Plan, image: Image) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -28,16 +29,32 @@ class Image:
     definition: str = ""
 
 
-def keep(run: RunFolder, image: Image) -> None:
-    """Write the image's record and definition into the run folder."""
-    write_json(run.image, asdict(image))
-    if image.definition:
-        write_text(run.definition, image.definition)
+@dataclass(frozen=True)
+class Others:
+    """The images of services that differ from the run's, by their names in the run."""
+
+    images: dict[str, Image]
+
+
+def keep(run: RunFolder, images: Mapping[str, Image], own: str | None) -> None:
+    """Write the records of a run's images, by their names; the name `own` is that of the run's, with its definition."""
+    if own and own in images:
+        write_json(run.image, asdict(images[own]))
+        if images[own].definition:
+            write_text(run.definition, images[own].definition)
+    if others := {name: image for name, image in images.items() if name != own}:
+        write_json(run.images, asdict(Others(others)))
 
 
 def kept(run: RunFolder) -> Image | None:
     """The image at the submission of a run; None for a run without one. Raises SiteError if the record is damaged."""
     return read_record(run.image, Image)
+
+
+def all_kept(run: RunFolder, own: str | None = None) -> dict[str, Image]:
+    """The images of all roles of a run at its submission, by their names: that of the run itself is `own`."""
+    image, others = kept(run), read_record(run.images, Others)
+    return {**({own or "": image} if image else {}), **(others.images if others else {})}
 
 
 def changed(image: Image) -> str | None:

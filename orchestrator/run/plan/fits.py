@@ -10,6 +10,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images import pyxis, source
 from torusrun.orchestrator.keys.load import Loaded
+from torusrun.orchestrator.keys.main_role import named_images
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.problems import SpecError
 from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
@@ -102,8 +103,9 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
                 "environment", f"'{key}.{name}': {path!r} is relative, and a job starts in another folder",
                 "begin it with / or ~",
             )  # fmt: skip
-    if run.image and (wrong := source.misfit(run.image)):
-        yield Misfit("image", f"'image': {wrong}")
+    for key, image in named_images(run).items():
+        if wrong := source.misfit(image):
+            yield Misfit(key, f"{key!r}: {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
     yield from _keep_going(run, site)
     yield from _secrets(run.env, run.notify)

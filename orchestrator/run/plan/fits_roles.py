@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.keys.main_role import MAIN, main_name, services
+from torusrun.orchestrator.images import pyxis
+from torusrun.orchestrator.keys.main_role import MAIN, image_of, main_name, services
 from torusrun.orchestrator.keys.role_words import referred
 from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
@@ -35,7 +36,24 @@ def misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         yield "roles", f"'roles': {circle} wait for one another by their 'after'; take one of them out"
     for name, role in services(run).items():
         yield from _of_service(run, site, name, role, known)
+    for name, role in run.roles.items():
+        yield from _software(run, site, f"roles.{name}", role)
     yield from _gpus(run, site)
+
+
+def _software(run: RunSpec, site: Site, key: str, role: Role) -> Iterator[tuple[str, str]]:
+    """Mistakes in the image of a role, and in its environment."""
+    if pyxis.used(site.container.runtime) and image_of(run, role) != run.image:
+        yield f"{key}.image", f"'{key}.image' differs from the main role's: Pyxis starts all ranks in one image"
+    given = role.software.given
+    if given and image_of(run, role):
+        yield f"{key}.environment", f"'{key}.environment' has no effect in an image; write '{key}.image: none'"
+    if len(given) > 1:
+        yield f"{key}.environment", f"'{key}.environment' names venv and conda; write one of them"
+    for name, path in given.items():
+        if not path.startswith(("/", "~")):
+            words = f"'{key}.environment.{name}': {path!r} is relative, and a job starts in another folder"
+            yield f"{key}.environment.{name}", f"{words}; begin it with / or ~"
 
 
 def _references(run: RunSpec, known: Sequence[str]) -> Iterator[tuple[str, str]]:

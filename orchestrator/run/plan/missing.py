@@ -23,6 +23,7 @@ from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.images.shared import MOUNTINFO, SHARED, file_system
+from torusrun.orchestrator.keys.main_role import named_images
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
 from torusrun.orchestrator.keys.site import Site
@@ -120,6 +121,7 @@ def _has_our_path(run: RunSpec, site: Site) -> bool:
     changed = run.setup or site.setup or run.software.given or site.software.given or "PATH" in {**site.env, **run.env}
     ours = all(map(os.path.isabs, os.environ.get("PATH", "").split(os.pathsep)))
     one_machine = schedulers.get(site.scheduler).traits.one_machine
+    changed = changed or any(role.main and role.software.given for role in run.roles.values())
     return one_machine and ours and not (changed or site.host or run.image)
 
 
@@ -133,8 +135,12 @@ def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> I
         yield from _data(run, site, later)
         for key, place in ((ROOT, _root(run)), (WEIGHTS, run.train.model.weights)):
             yield from _named(key, place, run, site, later)
-    if run.image and not site.host and not source.misfit(run.image) and (wrong := _image(run.image, folder)):
-        yield "image", f"'image': {wrong}"
+    for key, image in named_images(run).items():
+        if not site.host and not source.misfit(image) and (wrong := _image(image, folder)):
+            yield key, f"{key!r}: {wrong}"
+    for name, role in run.roles.items():
+        for kind, place in role.software.given.items():
+            yield from _named(f"roles.{name}.environment.{kind}", place, run, site, later)
 
 
 def _wrong(named: NamedFile, code: Path) -> str:

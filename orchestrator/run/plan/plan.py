@@ -15,6 +15,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.forecast.checkpoints import mean_time_to_failure_s
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load
+from torusrun.orchestrator.keys.main_role import image_of
 from torusrun.orchestrator.keys.nodes import KeyValue
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
@@ -280,6 +281,10 @@ def _filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
 def _beside(run: RunSpec, folder: Path) -> RunSpec:
     """The run with absolute paths of its image and code: in the run's file they are relative to it."""
     image = source.beside(run.image, folder) if run.image else None
+    roles = {
+        name: replace(role, image=source.beside(role.image, folder)) if image_of(run, role) and role.image else role
+        for name, role in run.roles.items()
+    }
     code = run.code if run.code == NO_CODE else str(absolute(run.code or ".", folder))
     has_code = run.command or run.roles or run.train.needs_code
-    return replace(run, image=image, code=code if has_code else None, sweep=None)
+    return replace(run, image=image, roles=roles, code=code if has_code else None, sweep=None)

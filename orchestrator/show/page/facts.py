@@ -23,7 +23,7 @@ from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.without_secrets import SHORTEST, forms_of, is_secret_variable, masked
-from torusrun.orchestrator.run.image.recorded import Image, kept
+from torusrun.orchestrator.run.image.recorded import Image, all_kept
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, account
@@ -62,7 +62,7 @@ class RunFacts:
     spec: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     has_diff: bool = False
-    image: Image | None = None
+    images: Mapping[str, Image] = field(default_factory=dict)
     nodes: Sequence[NodeHeard] = ()
     slow: Slow | None = None
     outlook: Outlook | None = None
@@ -116,7 +116,7 @@ def records(run: RunFolder, view: View) -> RunFacts:
         spec=_known(lambda: _text(run.spec)) or "",
         provenance=_known(lambda: read_object(run.provenance) or {}) or {},
         has_diff=run.code_diff.exists(),
-        image=_known(lambda: kept(run)),
+        images=_known(lambda: all_kept(run)) or {},
     )
 
 
@@ -152,10 +152,11 @@ def environment(facts: RunFacts) -> list[tuple[str, str]]:
 def _facts(facts: RunFacts) -> Iterator[tuple[str, str]]:
     kept = facts.provenance
     yield "code", _code(facts)
-    if facts.image:
-        yield "image", facts.image.name or facts.image.path
-        yield "image SHA-256", facts.image.sha256
-        yield "in the image", _versions(facts.image.versions)
+    for name, image in facts.images.items():
+        which = f" {name}" if name else ""
+        yield f"image{which}", image.name or image.path
+        yield f"image{which} SHA-256", image.sha256
+        yield f"in the image{which}", _versions(image.versions)
     starts = [row for row in facts.rows if row["event"] == events.START]
     if starts:
         trained = {name: starts[-1].get(key) for key, name in OF_RANKS.items()}

@@ -40,7 +40,7 @@ def test_a_kept_image_comes_back_as_it_went_in(image: Image, tmp_path: Path) -> 
     run = RunFolder(tmp_path / "run")
     run.folder.mkdir()
     assert image_kept.kept(run) is None
-    image_kept.keep(run, image)
+    image_kept.keep(run, {"x": image}, "x")
     assert image_kept.kept(run) == image
 
 
