@@ -53,7 +53,7 @@ class RoleSoftware:
 
     venv: Annotated[str, kinds.LINE] | None = key(None, "folder of a Python virtual environment (venv, virtualenv, uv)")
     conda: Annotated[str, kinds.LINE] | None = key(
-        None, "folder of a conda environment; what its packages run when it is activated is not run"
+        None, "folder of a conda environment; its activation scripts are not run"
     )
 
     @property
