@@ -29,7 +29,8 @@ from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
 from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan import notes as plan_notes
-from torusrun.orchestrator.run.plan.roles import of_images, with_services
+from torusrun.orchestrator.run.plan.role_plans import of_images
+from torusrun.orchestrator.run.plan.roles import with_services
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.orchestrator.schedulers import client, launchers
 from torusrun.orchestrator.schedulers.interface import Request

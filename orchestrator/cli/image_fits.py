@@ -61,7 +61,7 @@ class ImageFit:
 
 def of(plan: Plan) -> list[ImageFit]:
     """Compare a plan with its images, or with its software, here. Raises UserError, SiteError if it cannot."""
-    from torusrun.orchestrator.run.plan.roles import of_images
+    from torusrun.orchestrator.run.plan.role_plans import of_images
 
     if plans := of_images(plan):
         return [_of_image(one) for one in plans.values()]

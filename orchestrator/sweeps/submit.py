@@ -27,7 +27,7 @@ from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, secret_values
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.job_request import all_without_bad_nodes
-from torusrun.orchestrator.run.plan.roles import of_images
+from torusrun.orchestrator.run.plan.role_plans import of_images
 from torusrun.orchestrator.run.state import next_attempt
 from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.schedulers import client

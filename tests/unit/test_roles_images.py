@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image import recorded
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.run.plan.roles import of_images
+from torusrun.orchestrator.run.plan.role_plans import of_images
 
 RUNTIME = "/opt/of-the-nodes/bin/apptainer"
 HEAD = "name: x\nsite: site.yaml\nimage: ./run.sif\ncode: none\n"

@@ -124,7 +124,7 @@ def _build(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.images.source import has_text, typed
     from torusrun.orchestrator.keys.load import is_run, load_site
     from torusrun.orchestrator.run.plan.plan import plan
-    from torusrun.orchestrator.run.plan.roles import of_images
+    from torusrun.orchestrator.run.plan.role_plans import of_images
 
     word = typed(args.image)
     if has_text(word) and is_run(word):

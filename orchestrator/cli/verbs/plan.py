@@ -196,7 +196,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
 
 def _images(planned: Plan) -> list[str]:
     """The images; of one that comes from an image file and is not built yet, also the command that builds it."""
-    from torusrun.orchestrator.run.plan.roles import of_images
+    from torusrun.orchestrator.run.plan.role_plans import of_images
 
     return [_image(of_image, name) for name, of_image in of_images(planned).items()]
 

@@ -23,7 +23,8 @@ from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.roles import gpus, of_service
+from torusrun.orchestrator.run.plan.role_plans import of_service
+from torusrun.orchestrator.run.plan.roles import gpus
 from torusrun.orchestrator.run.program import command, training
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck
 from torusrun.orchestrator.schedulers.launchers import Launcher

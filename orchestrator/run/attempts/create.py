@@ -30,7 +30,7 @@ from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
 from torusrun.orchestrator.run.plan.missing import check_packages, named_files
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import write_attempt, write_first
-from torusrun.orchestrator.run.plan.roles import of_images
+from torusrun.orchestrator.run.plan.role_plans import of_images
 
 OTHER_RUNS = "name one that you can write as 'runs' in a site file, as of --site ./mine.yaml"
 

@@ -23,7 +23,7 @@ from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, plan_files
 from torusrun.orchestrator.run.plan.fits import misfits
 from torusrun.orchestrator.run.plan.plan import Plan, new_id
-from torusrun.orchestrator.run.plan.roles import of_images
+from torusrun.orchestrator.run.plan.role_plans import of_images
 
 LARGEST_BYTES = 64_000_000  # of git's diff, or of a run's file
 ANEW = "submit its run file as a new run"

@@ -21,7 +21,7 @@ from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.run.image import login, run_image
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.plan.roles import of_images
+from torusrun.orchestrator.run.plan.role_plans import of_images
 from torusrun.training.counted import counted
 
 FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set where programs and libraries are

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.keys.main_role import awaited, image_of, main_name, services
+from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.roles import Role
-from torusrun.orchestrator.keys.run import ExitCodes, MetricsSettings, RunSpec
-from torusrun.orchestrator.keys.shared import Env, secret
+from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
-
-if TYPE_CHECKING:
-    from torusrun.orchestrator.run.plan.plan import Plan
 
 
 def own_nodes(run: RunSpec, site: Site) -> int:
@@ -95,23 +90,6 @@ def gpus(run: RunSpec, site: Site, name: str) -> tuple[int, ...] | None:
             begins = 0 if other == where else first + sum(list(taken.values())[: sharing.index(other)])
             return tuple(range(begins, begins + count))
     return None
-
-
-def of_service(plan: Plan, role: Role) -> Plan:
-    """The plan of a run that is this service alone."""
-    env: Env = {**secret(plan.run.env), **role.env}
-    run = replace(plan.run, command=role.command, env=dict(env), stop=role.stop, image=image_of(plan.run, role))
-    return replace(plan, run=replace(run, exit_codes=ExitCodes(), metrics=MetricsSettings()))
-
-
-def of_images(plan: Plan) -> dict[str, Plan]:
-    """For each image of a run's roles, by its name, the plan of the first role in it; the run itself comes first."""
-    plans = [plan, *(of_service(plan, role) for role in services(plan.run).values())]
-    found: dict[str, Plan] = {}
-    for one in plans:
-        if one.run.image:
-            found.setdefault(one.run.image, one)
-    return found
 
 
 def order(run: RunSpec) -> list[str]:
