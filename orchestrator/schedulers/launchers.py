@@ -64,6 +64,7 @@ class Launch:
     mpi: bool = False  # whether the ranks may run an MPI program
     exported: tuple[str, ...] | None = None  # the launcher's own variables that the ranks get; None: all of them
     called: str = ""  # the scheduler's name of the launcher's own host; '' if it is the host's own name, too
+    uneven: bool = False  # whether its hosts have unequal numbers of ranks
     kill_after_s: float = 30.0  # how long a rank may take to end its program after the request to stop
 
 
@@ -140,6 +141,8 @@ class Srun(Launcher):
             "--cpu-bind=none",
             *(() if launch.mpi else ("--mpi=none",)),
             "--kill-on-bad-exit=1",
+            # Slurm 22.05 keeps the cores of a step that lost a host if its hosts had unequal numbers of ranks.
+            *(("--overlap",) if launch.uneven else ()),
             f"--export={'ALL' if launch.exported is None else ','.join(launch.exported)}",
         ]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.places import Local, Place, ledger, until
+from tests.e2e.places import Local, Place, ledger, only_on, until
 
 SERVER = """
 import http.server, os, sys, threading, time
@@ -125,6 +125,22 @@ def test_a_killed_service_ends_the_attempt_and_the_next_one_continues(place: Pla
     assert last["cause"] == "done"
     assert "counted to 20" in log(run, 0, last["attempt"])
     until(lambda: not place.processes(run), "all processes of the run to end")
+
+
+def test_a_run_continues_on_a_spare_host_without_that_of_its_service(place: Place) -> None:
+    only_on(place, "slurm")
+    assert place.power_off and place.power_on
+    run = submitted(place, "--set", "keep_going={attempts: 3, spares: 1}")
+    waits(run)
+    host = record(run, server_of(place), "start")["host"]
+    try:
+        place.power_off(host)
+        said = place.watch(run)
+    finally:
+        place.power_on(host)
+    assert said.returncode == 0, said.stdout + said.stderr
+    first, *_, last = ledger(run, "ended")
+    assert first["cause"] == "host_lost" and host in first["reason"] and last["cause"] == "done"
 
 
 def test_a_service_that_may_start_again_does_so_with_its_port(place: Place) -> None:

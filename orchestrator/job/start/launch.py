@@ -88,6 +88,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         remote_shell=_remote_shell(plan, launcher),
         passed=tuple(name for name in PASSED if name in inherited),
         mpi=bool(plan.run.command),
+        uneven=bool(plan.run.roles),
         kill_after_s=plan.site.kill_after_s,
         called="" if same_host(called, socket.gethostname()) else called,
     )
