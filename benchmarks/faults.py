@@ -3,6 +3,7 @@
 `python -m benchmarks.faults single [--place local] [--seed 1] [--faults 200]`: faults of each kind at random steps
 `python -m benchmarks.faults ettr [--mean 60,15] [--minutes 5] [--peers NAME=PYTHON,...]`: killed ranks at random times
 `python -m benchmarks.faults chain [--place slurm] [--epochs 130] [--limit 15]`: one submit over many time limits
+`python -m benchmarks.faults roles [--place local] [--seed 1] [--faults 20]`: faults in any role of a tiny GRPO
 
 All print a table and write it, with all values, into `--results FOLDER`. The seed gives kinds, steps, ranks and times.
 A place is as in `python -m tests.campaign`. benchmarks/under_faults/peers.py says how to install a peer.
@@ -30,7 +31,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.under_faults import peers, runs, single, stretch
+from benchmarks.under_faults import peers, roles, runs, single, stretch
 from benchmarks.under_faults.chain import chain
 from benchmarks.under_faults.figures import arrivals, best_interval_s, bound, markdown, of, share
 from benchmarks.under_faults.peers import Peer
@@ -142,6 +143,21 @@ def over_limits(asked: argparse.Namespace, name: str, place: Place) -> Found:
     yield title, markdown(titles, [row]), asdict(found)
 
 
+def in_roles(asked: argparse.Namespace, name: str, place: Place) -> Found:
+    """Strike one run of several roles with faults at random steps."""
+    struck, wrong = roles.measured(place, asked.faults, asked.seed)
+    titles = ["fault", "faults", "recovered", "in the same attempt", "s to next step"]
+    lines = []
+    for kind in dict.fromkeys([*(each.kind for each in struck), "all"]):
+        own = [each for each in struck if kind in (each.kind, "all")]
+        times = [each.next_step_s for each in own if each.next_step_s is not None]
+        lines.append([kind, len(own), len(times), sum(each.same_attempt for each in own), of(times)])
+    result = f"The result: {wrong or 'the same weights, bit for bit, as an undisturbed run'}."
+    title = f"{len(struck)} faults at random steps in the roles of a tiny GRPO on {name}, seed {asked.seed}"
+    values = {"rows": [asdict(each) for each in struck], "wrong": wrong}
+    yield title, f"{markdown(titles, lines)}\n\nMedians (worst). {result}", values
+
+
 def _keep_going(place: Place, attempts: int, without_progress: int) -> str:
     spares = ", spares: 1" if place.power_off else ""
     return f"keep_going={{attempts: {attempts}, without_progress: {without_progress}{spares}}}"
@@ -211,7 +227,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], dest="settings", help="of the runs, as in submit")
     parser.add_argument("--results", type=Path, nargs="?", const=RESULTS, help="the folder for table and values")
-    parser.add_argument("--faults", type=int, default=200, help="single: all faults")
+    parser.add_argument("--faults", type=int, default=200, help="single, roles: all faults")
     parser.add_argument("--per-run", type=int, default=10, help="single: faults of one run")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=KIND_NAMES, help="single")
     parser.add_argument("--mean", type=_numbers, default=[60.0, 15.0], help="ettr: seconds between faults")
@@ -230,7 +246,7 @@ def _numbers(text: str) -> list[float]:
     return [float(word) for word in text.split(",")]
 
 
-MEASURE = {"single": at_steps, "ettr": at_times, "chain": over_limits}
+MEASURE = {"single": at_steps, "ettr": at_times, "chain": over_limits, "roles": in_roles}
 
 if __name__ == "__main__":
     sys.exit(main())
