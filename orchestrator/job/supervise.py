@@ -190,6 +190,7 @@ class Supervisor:
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),
             done=is_done(self.attempt),
+            judges=running.services.judges,
             needs_record=running.program.records_done,
             says_later=running.program.says_later,
         )
