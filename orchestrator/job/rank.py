@@ -139,12 +139,14 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
         again, monitored, code, told = rank.role.restart, False, 0, True
         turn = turns.next() if turns else None
         while turn or not turns:
-            child = begin(replace(rank, turn=turn.variables if turn else {}), lock, log, held, roles)
-            _record_start(rank, child.pid)
-            if rank.slot.local_rank == 0 and not monitored:
-                watched.enter_context(_monitor(rank, cores))
-                monitored = True
-            code, told = program.wait(child)
+            with contextlib.ExitStack() as over:
+                of_turn = replace(rank, turn=turn.variables) if turn else rank
+                child = begin(of_turn, lock, log, held, over if turn else held, roles)
+                _record_start(rank, child.pid)
+                if rank.slot.local_rank == 0 and not monitored:
+                    watched.enter_context(_monitor(rank, cores))
+                    monitored = True
+                code, told = program.wait(child)
             if told or (service and service.failed):
                 break
             if turns and code == 0:
