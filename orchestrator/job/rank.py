@@ -34,7 +34,7 @@ from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.job.load.monitor import Monitor
-    from torusrun.orchestrator.job.ranks.each import Turns
+    from torusrun.orchestrator.job.ranks.each import Judge
     from torusrun.orchestrator.job.ranks.roles import Roles
     from torusrun.orchestrator.job.ranks.service import Service
 
@@ -135,13 +135,13 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
         times = Recorder(log.fileno(), index_of(attempt.rank_log(rank.number)))
         roles, service = _roles(rank, held)
         program = RankProgram(rank, times, service)
-        turns = _turns(rank, program, log.fileno())
+        judge = _judge(rank, program, log.fileno())
         again, monitored, code, told = rank.role.restart, False, 0, True
-        turn = turns.next() if turns else None
-        while turn or not turns:
+        judgement = judge.next() if judge else None
+        while judgement or not judge:
             with contextlib.ExitStack() as over:
-                of_turn = replace(rank, turn=turn.variables) if turn else rank
-                child = begin(of_turn, lock, log, held, over if turn else held, roles)
+                of_this = replace(rank, judgement=judgement.variables) if judgement else rank
+                child = begin(of_this, lock, log, held, over if judgement else held, roles)
                 _record_start(rank, child.pid)
                 if rank.slot.local_rank == 0 and not monitored:
                     watched.enter_context(_monitor(rank, cores))
@@ -149,25 +149,25 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
                 code, told = program.wait(child)
             if told or (service and service.failed):
                 break
-            if turns and code == 0:
-                turns.judged()
-                turn = turns.next()
-                told = turn is None
+            if judge and code == 0:
+                judge.judged()
+                judgement = judge.next()
+                told = judgement is None
             elif again:
                 again -= 1
                 print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
             else:
                 break
-        return code, told, service.failed if service else "", turns is not None and not turns.over
+        return code, told, service.failed if service else "", judge is not None and not judge.over
 
 
-def _turns(rank: Rank, program: RankProgram, log: int) -> Turns | None:
-    """The turns of a role that is started for each checkpoint."""
+def _judge(rank: Rank, program: RankProgram, log: int) -> Judge | None:
+    """What chooses the checkpoints for a role that is started for each."""
     if not rank.role.each:
         return None
-    from torusrun.orchestrator.job.ranks.each import Turns
+    from torusrun.orchestrator.job.ranks.each import Judge
 
-    return Turns(rank, program, log)
+    return Judge(rank, program, log)
 
 
 def _record_start(rank: Rank, pid: int) -> None:

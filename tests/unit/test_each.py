@@ -20,7 +20,7 @@ from torusrun.orchestrator.keys.main_role import awaited
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.folder.judged import SETTLED_S, Found, Queue, kept
+from torusrun.orchestrator.run.folder.judged import SETTLED_S, Found, ToJudge, kept
 from torusrun.orchestrator.run.folder.records import Meaning, RankEnd, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -57,8 +57,8 @@ class Folder:
         (path / manifest.MANIFEST).write_text(json.dumps(listing))
         return path
 
-    def queue(self, newest: bool = False) -> Queue:
-        return Queue(self.folder, self.record, newest=newest, clock=self.clock.monotonic)
+    def queue(self, newest: bool = False) -> ToJudge:
+        return ToJudge(self.folder, self.record, newest=newest, clock=self.clock.monotonic)
 
     def all(self, newest: bool = False) -> list[str]:
         """The names of all checkpoints that a new queue judges now, in its order."""

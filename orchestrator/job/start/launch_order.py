@@ -91,7 +91,7 @@ class Rank:
     attempt: Attempt
     order: LaunchOrder
     placement: Placement
-    turn: Mapping[str, str] = field(default_factory=dict)  # the variables with the checkpoint that it judges
+    judgement: Mapping[str, str] = field(default_factory=dict)  # the variables with the checkpoint that it judges
 
     @property
     def slot(self) -> Slot:
@@ -142,7 +142,7 @@ class Rank:
             **told_network(order.hcas, given, inherited),
             **given,
             **in_front(self.role.python, given.get("PATH") or inherited.get("PATH", "")),
-            **self.turn,
+            **self.judgement,
             **ranks_environment(self.placement, self.number, order.run, self.attempt.number),
             **(master_environment(self.placement, self.number, *meets) if meets else {}),
         }

@@ -35,7 +35,7 @@ class Found:
     step: int | None = None
 
 
-class Queue:
+class ToJudge:
     """The checkpoints in `folder` for one role, whose judgements the file `record` keeps over attempts."""
 
     def __init__(

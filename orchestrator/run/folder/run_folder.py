@@ -90,7 +90,9 @@ class Attempt:
     role_meeting = OfRole("roles/NAME.meeting.json", "where the ranks of a service meet", "roles")
     role_state = OfRole("roles/NAME.state.json", "whether a service is ready", "roles")
     role_metrics = OfRole("roles/NAME.metrics.jsonl", "what a service may append, as JSON lines", "roles")
-    role_turn = OfRole("roles/NAME.turn.json", "the checkpoint that a role judges, for its other ranks", "roles")
+    role_judgement = OfRole(
+        "roles/NAME.judgement.json", "the checkpoint that a role judges, for its other ranks", "roles"
+    )
     role_beat = OfRole("roles/NAME.heartbeat")
     roles_over = At("roles/over.json", "the services that are told to stop, once the main role has ended", "roles")
     logs, ranks = At("logs"), At("ranks")
