@@ -34,6 +34,7 @@ from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.job.load.monitor import Monitor
+    from torusrun.orchestrator.job.ranks.each import Judge
     from torusrun.orchestrator.job.ranks.roles import Roles
     from torusrun.orchestrator.job.ranks.service import Service
 
@@ -92,7 +93,7 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
     try:
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told, failed = _run(rank, lock, cores, held)
+        code, told, failed, left = _run(rank, lock, cores, held)
     except StoppedBeforeStart:
         record(exit_code=0, told=True, meaning=Meaning.LATER)
         return 0
@@ -105,7 +106,7 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
     meaning = rank.role.program.meaning(code)
     if rank.role.service:  # whatever its exit code: it has to live until it is told
-        meaning = Meaning.DONE if told else Meaning.FAILED
+        meaning = Meaning.FAILED if not told else Meaning.LATER if left else Meaning.DONE
     record(exit_code=exit_code, signal=by_signal, told=told, meaning=meaning)
     if rank.role.service:
         return 0 if told else code if code > 0 else UNREADY
@@ -120,10 +121,11 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
     return rank, local_rank
 
 
-def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool, str]:
+def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool, str, bool]:
     """Run the program of this rank.
 
-    Returns its exit code (negative for a signal), whether it had been asked to stop, and why a service was ended.
+    Returns its exit code (negative for a signal), whether it had been asked to stop, why a service was ended, and
+    whether one for each checkpoint may have left some.
 
     `cores` are the job's cores on this node. What the program needs stays until `held` is closed, which waits for the
     process that writes a checkpoint.
@@ -132,17 +134,40 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
     with open(attempt.rank_log(rank.number), "ab") as log, contextlib.ExitStack() as watched:
         times = Recorder(log.fileno(), index_of(attempt.rank_log(rank.number)))
         roles, service = _roles(rank, held)
-        for left in reversed(range(rank.role.restart + 1)):
-            child = begin(rank, lock, log, held, roles)
-            _record_start(rank, child.pid)
-            if rank.slot.local_rank == 0 and left == rank.role.restart:
-                watched.enter_context(_monitor(rank, cores))
-            code, told = RankProgram(child, rank, times, service).wait()
+        program = RankProgram(rank, times, service)
+        judge = _judge(rank, program, log.fileno())
+        again, monitored, code, told = rank.role.restart, False, 0, True
+        judgement = judge.next() if judge else None
+        while judgement or not judge:
+            with contextlib.ExitStack() as over:
+                of_this = replace(rank, judgement=judgement.variables) if judgement else rank
+                child = begin(of_this, lock, log, held, over if judgement else held, roles)
+                _record_start(rank, child.pid)
+                if rank.slot.local_rank == 0 and not monitored:
+                    watched.enter_context(_monitor(rank, cores))
+                    monitored = True
+                code, told = program.wait(child)
             if told or (service and service.failed):
                 break
-            if left:
+            if judge and code == 0:
+                judge.judged()
+                judgement = judge.next()
+                told = judgement is None
+            elif again:
+                again -= 1
                 print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
-        return code, told, service.failed if service else ""
+            else:
+                break
+        return code, told, service.failed if service else "", judge is not None and not judge.over
+
+
+def _judge(rank: Rank, program: RankProgram, log: int) -> Judge | None:
+    """What chooses the checkpoints for a role that is started for each."""
+    if not rank.role.each:
+        return None
+    from torusrun.orchestrator.job.ranks.each import Judge
+
+    return Judge(rank, program, log)
 
 
 def _record_start(rank: Rank, pid: int) -> None:

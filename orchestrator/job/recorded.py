@@ -122,7 +122,8 @@ def forget_first(run: RunFolder, attempt: Attempt) -> None:
             time.sleep(POLL_S)
     with contextlib.suppress(OSError):
         attempt.end.unlink(missing_ok=True)
-    shutil.rmtree(attempt.ranks, ignore_errors=True)
+    for folder in (attempt.ranks, attempt.roles):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def placed(attempt: Attempt, end: End) -> End:

@@ -10,56 +10,88 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import NetworkChosen
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.progress import JsonLines, LineSource, PatternSource
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.progress import JsonLines, LineSource, PatternSource, with_checkpoints
+from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 from torusrun.training.reporting import events
 from torusrun.training.reporting.metrics import Metrics
 
 LONGEST_S = 2.0  # for one read of one source; the supervisor waits meanwhile
 HEAD_BYTES = 256 * 1024  # more of the log is not read
+PLACES = ("t", "step")  # of a row
 CHOSEN = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")  # since NCCL 2.5
 
 
+@dataclass(frozen=True)
+class ServiceSource:
+    """Where the progress of a service is read: its lines, and a pattern for its first rank's `log`.
+
+    `by_checkpoint` says that a line without a step is of the checkpoint that the service judges.
+    """
+
+    name: str
+    where: MetricsSource
+    log: Path
+    by_checkpoint: bool = False
+
+
 class Relay:
-    """Reads the progress that a program reports, and appends it to the metrics of its run."""
+    """Reads the progress that a program and its services report, and appends it to the metrics of its run."""
 
     def __init__(
-        self, program: Program, run: RunFolder, attempt: Attempt, clock: Callable[[], float] = time.time
+        self,
+        program: Program,
+        run: RunFolder,
+        attempt: Attempt,
+        clock: Callable[[], float] = time.time,
+        services: Sequence[ServiceSource] = (),
     ) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
-        self._sources: list[LineSource] = []
+        self._sources: list[tuple[str, LineSource]] = []  # with the name of the service
         self._unmatched: list[PatternSource] = []
-        where = program.metrics
-        if where and where.file:
-            self._sources.append(JsonLines(Path(where.file), clock))
-        if where and where.pattern:
-            self._unmatched.append(PatternSource(attempt.rank_log(0), re.compile(where.pattern), clock))
-            self._sources += self._unmatched
+        self._clock = clock
+        self.of_services_bytes = 0  # in the metrics
+        if program.metrics:
+            self._add("", program.metrics, attempt.rank_log(0))
+        for service in services:
+            self._add(service.name, service.where, service.log, service.by_checkpoint)
+
+    def _add(self, name: str, where: MetricsSource, log: Path, by_checkpoint: bool = False) -> None:
+        if where.file:
+            self._sources.append((name, JsonLines(Path(where.file), self._clock)))
+        if where.pattern:
+            pattern = with_checkpoints(where.pattern) if by_checkpoint else where.pattern
+            self._unmatched.append(PatternSource(log, re.compile(pattern), self._clock))
+            self._sources.append((name, self._unmatched[-1]))
 
     def pass_on(self, *, final: bool = False) -> None:
         """Append the rows that are new since the last call; `final` if no more will come.
 
         A source that takes too long, as some patterns do on some lines, is not read again.
         """
-        for source in list(self._sources):
+        for service, source in list(self._sources):
             try:
                 with _at_most(LONGEST_S):
                     rows = source.new_rows(final)
             except _TookTooLong:
-                self._sources.remove(source)
+                self._sources.remove((service, source))
                 name = type(source).__name__
                 print(f"torusrun: progress is not read any more: {name} took over {LONGEST_S:g} s", file=sys.stderr)
                 continue
             for row in rows:
+                if service:
+                    self._of_service(service, row)
+                    continue
                 waited_s = row.pop(events.CHECKPOINT_S, None)
                 if waited_s is None:
                     self._metrics.write(events.STEP, **row)
@@ -68,6 +100,13 @@ class Relay:
         for source in [source for source in self._unmatched if source.complaint]:
             print(f"torusrun: {source.complaint}", file=sys.stderr)
             self._unmatched.remove(source)  # said once
+
+    def _of_service(self, service: str, row: dict[str, Any]) -> None:
+        """Append a row of a service: its numbers have the service's name before theirs."""
+        named = {f"{service}/{name}": value for name, value in row.items() if name not in PLACES}
+        if named:
+            placed = {name: row[name] for name in PLACES if name in row}
+            self.of_services_bytes += self._metrics.write(events.ROLE, **placed, role=service, **named)
 
 
 class _TookTooLong(Exception):

@@ -17,7 +17,7 @@ from torusrun.orchestrator.job.earlier import end_remains
 from torusrun.orchestrator.job.gather import RankRecords, lost_hosts
 from torusrun.orchestrator.job.hangs.hang_watch import HangWatch, SlowWatch
 from torusrun.orchestrator.job.relay import NetworkWatch, Relay
-from torusrun.orchestrator.job.services import Services
+from torusrun.orchestrator.job.services import Services, sources
 from torusrun.orchestrator.job.shell_requests import starter
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder import claim
@@ -54,7 +54,8 @@ class Running:
         self.here = here
         self.plan, self.folder, self.attempt, self.placement = plan, run, attempt, placement
         self.program, self.launcher, self.asked, self.stop_signal = program, launcher, asked, stop_signal
-        self.relay = Relay(program, run, attempt)
+        services = sources(plan.run, attempt, placement) if plan.run.roles else ()
+        self.relay = Relay(program, run, attempt, services=services)
         self.ranks = RankRecords(attempt)
         self.network = NetworkWatch(run, attempt, wanted=bool(plan.site.node.hcas))
         self.services = Services(plan, attempt, placement)
@@ -74,7 +75,7 @@ class Running:
             now_s = time.monotonic()
             self._pass_on(now_s)
             self.ranks.read()
-            self.services.look(self.ranks.ends)
+            self.services.look(self.ranks.ends, stop=self.stop is not None)
             if any(end.failed for end in self.ranks.ends.values()):
                 self._end_by(now_s + self._follow_s())
             if now_s >= looked_s + LOOK_S and self.over_s == NEVER:
@@ -95,7 +96,9 @@ class Running:
             self.slow.look(now_s)
         if self.shells:
             self.shells.look()
-        if is_done(self.attempt):
+        if self.services.judging(self.ranks.ends):
+            return  # for which the job's time is the limit
+        if is_done(self.attempt) and self.services.judges <= self.ranks.ends.keys():
             self._end_by(time.monotonic() + self._stop_s)
         elif hang := self._hung(now_s):
             self.hang = hang
@@ -139,7 +142,8 @@ class Running:
 
     def _hang_watch(self) -> HangWatch:
         query = partial(self.launcher.send_signal, signal.SIGUSR1)
-        return HangWatch(self.plan, self.folder, self.attempt, self.placement, query)
+        besides = partial(getattr, self.relay, "of_services_bytes")
+        return HangWatch(self.plan, self.folder, self.attempt, self.placement, query, besides)
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)

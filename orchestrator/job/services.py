@@ -1,16 +1,35 @@
-"""Ends the services of an attempt once its main role has ended, in the reverse order of their start."""
+"""Ends the services of an attempt once its main role has ended, in the reverse order of their start.
+
+A role that judges each checkpoint then judges what is left, unless the main role is not done or the run has to stop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from torusrun.orchestrator.base.json_files import write_json
+from torusrun.orchestrator.job.relay import ServiceSource
 from torusrun.orchestrator.keys.main_role import services
+from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.roles import order
+from torusrun.orchestrator.run.program.what_runs import MetricsSource
+
+
+def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> list[ServiceSource]:
+    """Where the progress of each service is read."""
+    return [
+        ServiceSource(
+            name,
+            MetricsSource(str(attempt.role_metrics(name)), role.metrics.pattern or ""),
+            attempt.rank_log(placement.of_role(name)[0].rank),
+            by_checkpoint=bool(role.each),
+        )
+        for name, role in services(run).items()
+    ]
 
 
 class Services:
@@ -23,16 +42,26 @@ class Services:
         self._ranks = {name: [slot.rank for slot in placement.of_role(name)] for name in self._left}
         self._main = range(placement.grid.ranks)
         self._told: list[str] = []
+        self._stop = False
+        self.judges = frozenset(rank for name, ranks in self._ranks.items() if named[name].each for rank in ranks)
         self.longest_s = len(self._left) * plan.site.kill_after_s  # from the end of the main role to that of the last
 
-    def look(self, ends: Mapping[int, RankEnd]) -> None:
+    def look(self, ends: Mapping[int, RankEnd], stop: bool = False) -> None:
         """Tell the next service to stop if the main role, and those that were told before, have ended.
 
-        Raises SiteError if that cannot be written.
+        No checkpoint is judged any more if the attempt has to `stop`. Raises SiteError if that cannot be written.
         """
+        before = (len(self._told), self._stop)
         while self._left and all(rank in ends for rank in self._awaited()):
             self._told.append(self._left.pop(0))
-            write_json(self._attempt.roles_over, {"roles": self._told})
+        undone = any(rank in ends and not ends[rank].good for rank in self._main)
+        self._stop = bool(self.judges) and (stop or undone or self._stop)
+        if before != (len(self._told), self._stop):
+            write_json(self._attempt.roles_over, {"roles": self._told, "stop": self._stop})
+
+    def judging(self, ends: Mapping[int, RankEnd]) -> bool:
+        """Whether a role still judges checkpoints, and the main role has ended."""
+        return not self.judges <= ends.keys() and all(rank in ends for rank in self._main)
 
     def _awaited(self) -> list[int]:
         return [*self._main, *(rank for name in self._told for rank in self._ranks[name])]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torusrun.orchestrator import schedulers
@@ -25,6 +26,7 @@ from torusrun.orchestrator.job.earlier import end_remains, wait_for_earlier
 from torusrun.orchestrator.job.gather import Daemon
 from torusrun.orchestrator.job.image.made_ready import made_ready
 from torusrun.orchestrator.job.in_job import InJob
+from torusrun.orchestrator.job.ready_elsewhere import beside_ready
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.job.start.launch import command, environment, launcher
@@ -123,7 +125,10 @@ class Supervisor:
             end_remains(self.folder.attempt(number), self.plan)
         forget_first(self.folder, self.attempt)
         self.planned = hooks.begins(self.folder, self.planned)
-        self.plan = self.planned.plan
+        plan = beside_ready(self.planned.plan, self.folder, self._asked)
+        if isinstance(plan, End):
+            return plan
+        self.planned, self.plan = replace(self.planned, plan=plan), plan
         starter = launcher(self.plan, os.environ)
         hosts = self._sound_hosts(starter)
         if isinstance(hosts, End):
@@ -190,6 +195,7 @@ class Supervisor:
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),
             done=is_done(self.attempt),
+            judges=running.services.judges,
             needs_record=running.program.records_done,
             says_later=running.program.says_later,
         )

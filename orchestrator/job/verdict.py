@@ -48,14 +48,15 @@ class Evidence:
     launcher_code: int | None = None  # its exit code, negative for a signal; None if the supervisor ended it
     step: int | None = None  # the last one of this attempt
     done: bool = False  # whether the program recorded that it is done
+    judges: Collection[int] = ()  # the ranks that judge the main role's checkpoints
     needs_record: bool = True  # without that record it is not done
     says_later: bool = True  # it has an exit code for "continue later", so 0 means done, also after a request to stop
 
     @property
     def well(self) -> bool:
-        """Whether every rank of the main role left a record of a good end."""
-        main = range(self.placement.grid.ranks)
-        return all(rank in self.ends and self.ends[rank].good for rank in main)
+        """Whether every rank of the main role, and of one that judges its checkpoints, left a record of a good end."""
+        ranks = (*range(self.placement.grid.ranks), *self.judges)
+        return all(rank in self.ends and self.ends[rank].good for rank in ranks)
 
     @property
     def wants_other_nodes(self) -> bool:

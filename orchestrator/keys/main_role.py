@@ -16,8 +16,8 @@ from torusrun.orchestrator.keys.shared import plain
 from torusrun.training.recipe.key import key_of
 
 MAIN = "main"  # the main role's name in a run whose own `train` or `command` is the main role
-OF_MAIN = ("nodes", "ranks_per_node", "command", "stop", "image")  # keys of the main role that become those of the run
-OF_SERVICES = ("on", "ready", "alive", "restart")  # keys that only a service has
+OF_MAIN = ("nodes", "ranks_per_node", "command", "stop", "metrics", "image")  # they become those of the run
+OF_SERVICES = ("on", "ready", "alive", "restart", "each", "newest")  # keys that only a service has
 
 
 def main_name(run: RunSpec) -> str:
@@ -33,10 +33,13 @@ def services(run: RunSpec) -> dict[str, Role]:
 def awaited(run: RunSpec) -> dict[str, tuple[str, ...]]:
     """The roles that must be ready before each role starts.
 
-    A main role that is the run's own `train` or `command` comes after all services that do not wait for it.
+    A role for each checkpoint comes after the main role. A main role that is the run's own `train` or `command` comes
+    after all services that do not wait for it.
     """
+    main = main_name(run)
     waits = {name: role.after for name, role in run.roles.items()}
-    if main_name(run) not in run.roles:
+    waits |= {name: (*role.after, main) for name, role in run.roles.items() if role.each and main not in role.after}
+    if main not in run.roles:
         waiting = {MAIN}
         while more := {name for name, after in waits.items() if waiting.intersection(after)} - waiting:
             waiting |= more

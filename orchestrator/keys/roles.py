@@ -28,6 +28,17 @@ class StopSettings:
 
 
 @dataclass(frozen=True)
+class MetricsSettings:
+    """Where the progress of a program is read, besides the JSON lines that it may append to $TORUSRUN_METRICS."""
+
+    pattern: Annotated[str, kinds.EXPRESSION] | None = key(
+        None,
+        "a regular expression over its first rank's output; its named groups are the values (step, total_steps, epoch, "
+        "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'",
+    )
+
+
+@dataclass(frozen=True)
 class Ready:
     """When a service is ready; without a key, once it has started. Its first rank's host checks it, every second."""
 
@@ -84,6 +95,11 @@ class Role:
     software: RoleSoftware = key(RoleSoftware(), "its Python, besides the run's environment", name="environment")
     after: tuple[Annotated[str, ROLE_NAME], ...] = key((), "roles that must be ready before it starts")
     ready: Ready = key(Ready(), "when it is ready")
+    each: Literal["checkpoint"] | None = key(
+        None, "start it once for each complete checkpoint of the main role, one after the other; exit code 0: judged"
+    )
+    newest: bool = key(False, "with 'each', take the newest checkpoint first, and skip those that are older")
+    metrics: MetricsSettings = key(MetricsSettings(), "the source of its progress, besides its $TORUSRUN_METRICS")
     alive: bool = key(False, "end the attempt if the service, once ready, fails its check for a minute")
     restart: Annotated[int, RESTARTS] = key(
         0, "times that each of its ranks is started again after an end; then such an end is the attempt's"

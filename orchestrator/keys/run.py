@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
-from torusrun.orchestrator.keys.kinds import EXPRESSION, LINE, NODES, NONE_OR_MORE, Limits
-from torusrun.orchestrator.keys.roles import ROLE_NAME, Role, StopSettings
+from torusrun.orchestrator.keys.kinds import LINE, NODES, NONE_OR_MORE, Limits
+from torusrun.orchestrator.keys.roles import ROLE_NAME, MetricsSettings, Role, StopSettings
 from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import SweepKeys
 from torusrun.training.recipe.key import key, needed
@@ -52,17 +52,6 @@ class ExitCodes:
         (), "it stopped after a checkpoint, to continue in another attempt, as in [75]"
     )
     never: tuple[Annotated[int, EXIT_CODE], ...] = key((), "it failed, and is not to be started again, as in [78]")
-
-
-@dataclass(frozen=True)
-class MetricsSettings:
-    """Where the command's progress is read, besides the JSON lines that it may append to $TORUSRUN_METRICS."""
-
-    pattern: Annotated[str, EXPRESSION] | None = key(
-        None,
-        "a regular expression over rank 0's output; its named groups are the values (step, total_steps, epoch, "
-        "loss, accuracy, lr), as in 'step (?P<step>\\d+).* loss=(?P<loss>\\S+)'",
-    )
 
 
 @dataclass(frozen=True)

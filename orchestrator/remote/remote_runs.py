@@ -166,7 +166,8 @@ def on(host: LoginHost, word: str) -> str:
 def awaited_on(host: LoginHost, after: Sequence[str], after_any: Sequence[str]) -> list[str]:
     """The options of `submit` for runs on this login node that are awaited. Raises UserError as `on` does."""
     both = {"after": after, "after-any": after_any}
-    return [f"--{option}={on(host, word)}" for option, words in both.items() for word in words]
+    parts = [(option, *word.partition(":")) for option, words in both.items() for word in words]  # RUN or RUN:ROLE
+    return [f"--{option}={on(host, run)}{colon}{role}" for option, run, colon, role in parts]
 
 
 def newest(known: Sequence[Known], most: int) -> list[Known]:

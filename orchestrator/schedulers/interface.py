@@ -42,6 +42,7 @@ class Request:
     submit_args: tuple[str, ...] = ()  # arguments of the submit command itself
     after: tuple[str, ...] = ()  # jobs that must succeed before this one starts
     after_any: tuple[str, ...] = ()  # jobs that must end before this one starts
+    after_begun: tuple[str, ...] = ()  # jobs that should begin before this one, if the scheduler has a word for that
     exclude: tuple[str, ...] = ()  # hosts that the job must not get
     array: int = 0  # the number of tasks, which are numbered from 0
     parallel: int = 0  # how many of them run at once; 0: as many as have room

@@ -40,7 +40,7 @@ class MetricTable:
 def table(run: str, metrics: Iterable[Row]) -> MetricTable:
     """The metrics of a run, in the order of steps. Steps that a later attempt computed again count once."""
     kept = series(metrics)
-    counted = sorted((*kept.steps, *kept.evaluations), key=lambda row: (row["step"], row["t"]))
+    counted = sorted((*kept.steps, *kept.evaluations, *kept.of_roles), key=lambda row: (row["step"], row["t"]))
     rows = [_row(run, row) for row in counted]
     names = dict.fromkeys(name for row in rows for name in row)
     return MetricTable(

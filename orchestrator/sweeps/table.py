@@ -18,10 +18,10 @@ from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder, number_of
 from torusrun.orchestrator.run.state.poll import views
 from torusrun.orchestrator.run.state.view import View
 from torusrun.training.recipe.near import did_you_mean
-from torusrun.training.reporting.events import COUNTS, DONE, EVAL, STEP
+from torusrun.training.reporting.events import COUNTS, DONE, EVAL, ROLE, STEP
 
 TAIL_BYTES = 65_536  # hundreds of rows: an evaluation, whose result counts, is among them
-OF_RESULTS = (STEP, EVAL, DONE)
+OF_RESULTS = (STEP, EVAL, ROLE, DONE)
 NO_RESULTS = {*COUNTS, "t", "epoch", "lr", "batch", "time_s", "bytes", "ranks"}
 
 

@@ -74,5 +74,5 @@ def _awaited(runs: Sequence[RunFolder]) -> set[Path]:
         events = ledger.events(RunFolder(Path(view.folder)).ledger)
         for event in events:
             if isinstance(event, Submitting):
-                found |= {Path(folder) for folder in (*event.after, *event.after_any)}
+                found |= {Path(folder) for folder in (*event.after, *event.after_any, *event.after_ready.values())}
     return found

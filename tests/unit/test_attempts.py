@@ -225,6 +225,28 @@ def test_a_run_after_any_end_of_another_reaches_the_scheduler(cluster: Cluster) 
     assert submitting and (submitting.after, submitting.after_any) == ((str(first),), (str(second), str(third)))
 
 
+def test_a_run_that_waits_for_a_role_begins_after_the_job_of_its_run_has_begun(
+    cluster: Cluster, capsys: Capsys
+) -> None:
+    cluster.takes()
+    run = cluster.home / "run.yaml"
+    alone = run.read_text()
+    run.write_text(f"{alone}\ncode: none\nroles: {{server: {{command: [serve]}}}}\n")
+    assert main(["submit", str(run)]) == 0
+    (served,) = (cluster.home / "runs").iterdir()
+    cluster.program("squeue", 'echo "1|PENDING|Priority|"')
+    assert main(["submit", str(run), "--after", f"{served.name}:server"]) == 2
+    assert "two roles are called 'server'" in capsys.readouterr().err
+    run.write_text(alone)
+    assert main(["submit", str(run), "--after", f"{served.name}:sever"]) == 2
+    assert "has no role 'sever'; did you mean 'server'?" in capsys.readouterr().err
+    assert main(["submit", str(run), "--after", f"{served.name}:server"]) == 0
+    (waits,) = {*(cluster.home / "runs").iterdir()} - {served}
+    assert "#SBATCH --dependency=after:1\n" in (waits / "attempts/1/job.sh").read_text()
+    submitting = ledger.last(ledger.events(waits / "ledger.jsonl"), Submitting, 1)
+    assert submitting and (submitting.after, submitting.after_ready) == ((), {"server": str(served)})
+
+
 def test_a_run_that_has_ended_satisfies_after_any_at_once_and_never_after(cluster: Cluster, capsys: Capsys) -> None:
     failed = cluster.failed_run()
     assert main(["submit", str(cluster.home / "run.yaml"), "--after", failed.run_id]) == 2

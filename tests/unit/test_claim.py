@@ -173,9 +173,9 @@ def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
             program = Program(("sleep",), own_group=False)
             order = LaunchOrder("x", (RoleOrder(program),), ("R", "L"), (), (), None, 30.0, 0o077)
             rank = Rank(0, run.attempt(1), order, placed(Grid((1, 1)), ["here"], 1))
-            running = RankProgram(child, rank, Recorder(output.fileno(), index_of(log)))
+            running = RankProgram(rank, Recorder(output.fileno(), index_of(log)))
             claim.take(run, 2)
-            assert running.wait() == (-signal.SIGKILL, False)
+            assert running.wait(child) == (-signal.SIGKILL, False)
     finally:
         child.kill()
         for number, handler in before.items():

@@ -14,6 +14,7 @@ from typing import IO, NamedTuple
 
 from torusrun.training.checkpoint import manifest
 from torusrun.training.checkpoint.manifest import STATE
+from torusrun.training.files import lock
 from torusrun.training.files.below import BY_UMASK, Below, opened
 from torusrun.training.files.trusted import BLOCK_BYTES, put, sync, sync_folder
 from torusrun.training.progress import Progress
@@ -179,14 +180,18 @@ def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], No
 
 
 def _prune(folder: Path, order: Order) -> None:
-    """Delete the older checkpoints that do not stay; a failed deletion is tried again next time."""
+    """Delete the older checkpoints that do not stay; a failed deletion is tried again next time.
+
+    So is that of one whose state is locked: a role of the run judges it (orchestrator/run/folder/judged.py).
+    """
     if order.keep is None:
         return
     for path in manifest.candidates(folder):
         step = manifest.step_of(path.name) or 0
         if step < order.steps and step not in order.keep:
-            with suppress(OSError):
-                discard(path)
+            with suppress(OSError), lock.held(path / STATE, wait_s=0.0) as free:
+                if free is not False:
+                    discard(path)
 
 
 def _check_readable(folder: Path) -> None:

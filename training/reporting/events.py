@@ -6,6 +6,7 @@ EVAL = "eval"
 CHECKPOINT = "checkpoint"
 CHECKPOINT_S = "checkpoint_s"  # in a line of a command: it is of a checkpoint, for which the training waited so long
 CHECKPOINT_FAILED = "checkpoint_failed"
+ROLE = "role"  # of a service: the names of its numbers begin with its own, as evaluate/accuracy
 MEASURED = "measured"
 SAVE = "save"  # the operation of a measurement
 READ, READ_AGAIN, DECODE = "read", "read_again", "decode"  # others: images from the file system, the cache, into pixels

@@ -47,13 +47,14 @@ class Metrics:
         self._file = Appended(path, "metrics are") if path else None
         self._attempt = attempt
 
-    def write(self, event: str, **values: Any) -> None:
-        """Append one event; numbers that are not finite, or beyond LARGEST, become null."""
+    def write(self, event: str, **values: Any) -> int:
+        """Append one event; its bytes. Numbers that are not finite, or beyond LARGEST, become null."""
         if self._file is None:
-            return
+            return 0
         record = {"t": round(time.time(), 3), "attempt": self._attempt, "event": event, **values}
         line = json.dumps({key: _finite(value) for key, value in record.items()}, allow_nan=False) + "\n"
         self._file.write(line.encode())
+        return len(line.encode())
 
 
 def _finite(value: Any) -> Any:

@@ -45,7 +45,11 @@ def how(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a run, or a sweep of it, is submitted."""
     shared_arguments.sweep(parser)
     parser.add_argument(
-        "--after", metavar="RUN", action="append", default=[], help="begin when this run is COMPLETED; may be repeated"
+        "--after",
+        metavar="RUN",
+        action="append",
+        default=[],
+        help="begin when this run is COMPLETED, or for RUN:ROLE when this role of it is ready; may be repeated",
     )
     parser.add_argument(
         "--after-any",

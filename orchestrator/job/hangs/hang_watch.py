@@ -40,17 +40,26 @@ CONFIRMED = 2  # looks that must agree on the slow ranks
 
 
 class HangWatch:
-    """Decides from the signs of an attempt, once a second, whether it has to end. `query` asks the wrappers."""
+    """Decides from the signs of an attempt, once a second, whether it has to end. `query` asks the wrappers.
+
+    `besides` says how many bytes of the metrics are no sign: those of services.
+    """
 
     def __init__(
-        self, plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, query: Callable[[], None]
+        self,
+        plan: Plan,
+        run: RunFolder,
+        attempt: Attempt,
+        placement: Placement,
+        query: Callable[[], None],
+        besides: Callable[[], int] = lambda: 0,
     ) -> None:
         self._plan, self._run, self._attempt, self._placement, self._query = plan, run, attempt, placement, query
         self._ranks = placement.grid.ranks
         self._records = RankRecords(attempt)
         ours, named_s = not plan.run.command, plan.run.hang_timeout_s
         other_s = OTHER_S if ours else NEVER
-        self._signs = Signs(run, attempt, placement, ours=ours)
+        self._signs = Signs(run, attempt, placement, ours=ours, besides=besides)
         former_s = former_step_s(run, attempt.number, placement) if ours else None
         start_s = max(STARTING_S, named_s or other_s)
         self._patience = Patience(time.monotonic(), named_s, other_s, start_s, former_s)
@@ -160,10 +169,18 @@ def former_step_s(run: RunFolder, number: int, placement: Placement) -> float | 
 class Signs:
     """Reads the newest sign; `ours` says whether the ranks run our training, which reports what it does."""
 
-    def __init__(self, run: RunFolder, attempt: Attempt, placement: Placement, *, ours: bool) -> None:
-        self._run, self._attempt, self._ours = run, attempt, ours
+    def __init__(
+        self,
+        run: RunFolder,
+        attempt: Attempt,
+        placement: Placement,
+        *,
+        ours: bool,
+        besides: Callable[[], int] = lambda: 0,  # bytes of the metrics that are no sign
+    ) -> None:
+        self._run, self._attempt, self._ours, self._besides = run, attempt, ours, besides
         self._first = [slot.rank for slot in placement.slots if slot.local_rank == 0][:MOST_NODES]
-        self._metrics_bytes = size(run.metrics)
+        self._metrics_bytes = self._written()
         self._reached = 0
         self._log_bytes = self._stacks_bytes = 0
 
@@ -172,7 +189,7 @@ class Signs:
 
         If the training has `paused`, other nodes are read, too: rank 0's node alone may have lost the disk.
         """
-        written, grown = size(self._run.metrics), self._log(queried)
+        written, grown = self._written(), self._log(queried)
         if beat := Beat.read(self._attempt.beat) if self._ours else None:
             self._reached = max(self._reached, beat.step, *(self._steps() if paused else ()))
             return Sign(beat.doing, (beat.doing, self._reached, written))
@@ -182,6 +199,10 @@ class Signs:
         if touched := self._heartbeat():
             return Sign(touched[0], (*touched, written))
         return Sign(REPORTS if begun else UNKNOWN, (written, grown))
+
+    def _written(self) -> int:
+        """The bytes of the metrics of the ranks that are watched."""
+        return size(self._run.metrics) - self._besides()
 
     def _records(self) -> int:
         """How many ranks have begun, and have ended."""

@@ -24,11 +24,16 @@ OF_TORCHRUN = ("TORCHELASTIC_", "PET_")  # if torchrun started torusrun itself: 
 
 
 def begin(
-    rank: Rank, lock: int, log: IO[bytes], held: contextlib.ExitStack, roles: Roles | None = None
+    rank: Rank,
+    lock: int,
+    log: IO[bytes],
+    held: contextlib.ExitStack,
+    over: contextlib.ExitStack,
+    roles: Roles | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start the program of `rank`, which writes to `log` and keeps the descriptor `lock`.
 
-    What it needs stays until `held` is closed, which waits for the process that writes a checkpoint.
+    What it needs stays until `held` is closed. Closing `over` waits for the process that writes a checkpoint.
     """
     program, container = rank.role.program, rank.role.container
     left = LeftBehind()
@@ -49,7 +54,7 @@ def begin(
         parent_death=signal.SIGKILL,
     )
     left.begun()
-    held.callback(left.wait, rank.order.kill_after_s)
+    over.callback(left.wait, rank.order.kill_after_s)
     return child
 
 

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torusrun.orchestrator.base import proc, process
 from torusrun.orchestrator.base.environment import which
@@ -28,6 +29,7 @@ from torusrun.orchestrator.run.folder.run_folder import RunFolder
 if TYPE_CHECKING:
     from torusrun.orchestrator.job.ranks.service import Service
 
+Known = TypeVar("Known")
 POLL_S = 0.2
 NEWER_S = 15.0  # between looks for a newer attempt; the supervisor also looks, but may have ended
 PY_SPY_S = 3.0  # the supervisor waits a little longer for an answer
@@ -36,58 +38,74 @@ FRAME = re.compile(r"^    (.+) \((.+):(\d+)\)$")
 
 
 class RankProgram:
-    """The program of a rank from its start to its end, and the requests to its wrapper during that time."""
+    """The program of a rank from each start to its end, and the requests to its wrapper meanwhile and between."""
 
-    def __init__(
-        self, child: subprocess.Popen[bytes], rank: Rank, times: Recorder, service: Service | None = None
-    ) -> None:
-        self.child, self.attempt, self.rank, self.times = child, rank.attempt, rank.number, times
+    def __init__(self, rank: Rank, times: Recorder, service: Service | None = None) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self.attempt, self.rank, self.times = rank.attempt, rank.number, times
         self.service = service
         self.program, self.kill_after_s = rank.role.program, rank.order.kill_after_s
         self.pulse_s = time.monotonic() if rank.slot.local_rank == 0 else float("inf")
         self.every_s = host_pulse_s(len(rank.placement.hosts))
         self.newer_s = time.monotonic()
         self.told_s: float | None = None
-        self.asked_where = False
+        self.noted = self.asked_where = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
         # A service is needed until the main role has ended: it does not follow a request that all ranks get.
-        signal.signal(signal.SIGUSR2, _ignore if rank.role.service else self._ask_to_stop)
+        needed = rank.role.service and not rank.role.each
+        signal.signal(signal.SIGUSR2, _ignore if needed else self._ask_to_stop)
         signal.signal(signal.SIGUSR1, self._ask_where)
 
-    def wait(self) -> tuple[int, bool]:
+    def wait(self, child: subprocess.Popen[bytes]) -> tuple[int, bool]:
         """(the exit code, negative for a signal; whether the program had been asked to stop)."""
+        self.child = child
+        if self.told_s:  # between two starts
+            self._pass_on()
         if self.service:
             self.service.begin()
-        noted = False
         while True:
             try:
-                code = self.child.wait(timeout=POLL_S)
+                code = child.wait(timeout=POLL_S)
                 self._kill()
                 self.times.look(last=True)
                 if self.service:
                     self.service.end()
+                self.child = None
                 return code, self.told_s is not None
             except subprocess.TimeoutExpired:
-                self.times.look()
-                if self.service:
-                    self._serve(self.service)
-                if self.told_s and not noted:
-                    noted = True
-                    self._note(self.attempt.rank_told(self.rank))
-                if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
-                    self._kill()
-                if time.monotonic() > self.pulse_s + self.every_s:
-                    self.pulse_s = time.monotonic()
-                    with contextlib.suppress(OSError):  # the record's time is the host's sign of life
-                        os.utime(self.attempt.rank_start(self.rank))
-                if time.monotonic() > self.newer_s + NEWER_S:
-                    self.newer_s = time.monotonic()
-                    if self._is_superseded():
-                        self._kill()
-                if self.asked_where:
-                    self.asked_where = False
-                    self._answer()
+                self._look()
+
+    def until(self, ready: Callable[[], Known | None]) -> Known | None:
+        """The value of `ready` once it has one, between two starts; None if the rank is asked to stop before."""
+        while not self.told_s:
+            if value := ready():
+                return value
+            self._look()
+            time.sleep(POLL_S)
+        return None
+
+    def _look(self) -> None:
+        """Handle the requests to the wrapper, and show that it lives."""
+        self.times.look()
+        if self.service:
+            self._serve(self.service)
+        if self.told_s and not self.noted:
+            self.noted = True
+            self._note(self.attempt.rank_told(self.rank))
+        if self.told_s and time.monotonic() - self.told_s > self.kill_after_s:
+            self._kill()
+        if time.monotonic() > self.pulse_s + self.every_s:
+            self.pulse_s = time.monotonic()
+            with contextlib.suppress(OSError):  # the record's time is the host's sign of life
+                os.utime(self.attempt.rank_start(self.rank))
+        if time.monotonic() > self.newer_s + NEWER_S:
+            self.newer_s = time.monotonic()
+            if self._is_superseded():
+                self._kill()
+        if self.asked_where:
+            self.asked_where = False
+            self._answer()
 
     def _serve(self, service: Service) -> None:
         """Stop a service whose main role is over, and end one that is not ready in time."""
@@ -97,8 +115,8 @@ class RankProgram:
             self._kill()
 
     def _answer(self) -> None:
-        """Record where the program is, for the supervisor."""
-        program = self.child.pid
+        """Record where the program is, for the supervisor; of a wrapper between two starts, where that is."""
+        program = self.child.pid if self.child else os.getpid()
         shown = self.program.shows_stack or by_py_spy(program, self.attempt.rank_log(self.rank))
         disk, work, state = proc.waits_for_disk(program), proc.work_of(program), proc.state_of(program)
         if work.stopped and state == "S":  # a shell that waits for it
@@ -117,9 +135,12 @@ class RankProgram:
     def _ask_to_stop(self, number: int, frame: FrameType | None) -> None:
         """Pass a request to stop on to the program, once, as the signal after which it checkpoints and stops."""
         if self.told_s is None:
-            self._send(self.program.stop_signal)
-            self._send(signal.SIGCONT)  # a stopped program handles no signal, and shows no stack
+            self._pass_on()
             self.told_s = time.monotonic()
+
+    def _pass_on(self) -> None:
+        self._send(self.program.stop_signal)
+        self._send(signal.SIGCONT)  # a stopped program handles no signal, and shows no stack
 
     def _ask_where(self, number: int, frame: FrameType | None) -> None:
         """On the supervisor's query where the ranks are: the program writes its stack to its log, if it can."""
@@ -128,12 +149,15 @@ class RankProgram:
         self.asked_where = True
 
     def _send(self, number: int) -> None:
-        if self.child.poll() is None:
+        if self.child and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.child.pid, number)  # in an image, the runtime passes it on
 
     def _kill(self) -> None:
         """End the program and, if it has its own process group, the processes that it started."""
+        if self.child is None:
+            self.told_s = self.told_s or time.monotonic()
+            return
         self.child.kill()
         if self.program.own_group:
             with contextlib.suppress(ProcessLookupError):

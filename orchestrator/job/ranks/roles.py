@@ -49,7 +49,6 @@ class Roles:
 
     def __init__(self, rank: Rank, held: contextlib.ExitStack) -> None:
         self.rank = rank
-        self.on_one_host = len(rank.placement.hosts) == 1
         self._port: socket.socket | None = None
         if rank.leads:
             self._port = held.enter_context(open_meeting(rank.attempt.role_place(rank.role.name), self.interface))
@@ -57,8 +56,8 @@ class Roles:
 
     @property
     def interface(self) -> str | None:
-        """The network interface of the roles' ports: that of other hosts is not needed on one host."""
-        return "lo" if self.on_one_host else self.rank.order.interface
+        """The network interface of the roles' ports. A job of this machine needs no other host, and runs none."""
+        return self.rank.order.interface if self.rank.order.host_variable else "lo"
 
     @property
     def own(self) -> RolePlace:

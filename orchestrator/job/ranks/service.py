@@ -32,6 +32,7 @@ class Service:
     def __init__(self, rank: Rank, place: RolePlace, log: Path) -> None:
         self.rank, self.role, self.place = rank, rank.role, place
         self.failed = ""  # why its rank has to end, in words
+        self.over = False  # whether the main role is
         self._read = 0  # bytes of the log whose lines have been matched
         self._log, self._told_s = log, 0.0
         self._over = threading.Event()  # of the program whose checks run
@@ -39,7 +40,7 @@ class Service:
     def begin(self) -> None:
         """Begin to check, after a start of the program."""
         self._over = threading.Event()
-        if self.rank.leads:
+        if self.rank.leads and not self.role.each:
             threading.Thread(target=self._watch, args=(self._over,), name="ready", daemon=True).start()
 
     def end(self) -> None:
@@ -47,12 +48,14 @@ class Service:
         self._over.set()
 
     def told(self, now_s: float) -> bool:
-        """Whether the supervisor has asked this role to stop: the main role is over."""
+        """Whether the supervisor has asked this role to stop: the main role is over, or nothing is to be judged."""
         if not self.role.service or now_s < self._told_s + EVERY_S:
             return False
         self._told_s = now_s
         with contextlib.suppress(TorusrunError):
-            return self.role.name in ((read_object(self.rank.attempt.roles_over) or {}).get("roles") or ())
+            told = read_object(self.rank.attempt.roles_over) or {}
+            self.over = self.role.name in (told.get("roles") or ())
+            return told.get("stop") is True if self.role.each else self.over
         return False
 
     def _watch(self, over: threading.Event) -> None:

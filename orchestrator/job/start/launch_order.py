@@ -40,6 +40,8 @@ class RoleOrder:
     alive: bool = False  # whether the check goes on once it is ready
     restart: int = 0  # how often a rank is started again
     python: Mapping[str, str] = field(default_factory=dict)  # the folder of its Python, by VIRTUAL_ENV or CONDA_PREFIX
+    each: bool = False  # whether it is started for each checkpoint, and `newest` first
+    newest: bool = False
     gpus: tuple[int, ...] | None = None  # among those of its job on the node; None for all
 
 
@@ -89,6 +91,7 @@ class Rank:
     attempt: Attempt
     order: LaunchOrder
     placement: Placement
+    judgement: Mapping[str, str] = field(default_factory=dict)  # the variables with the checkpoint that it judges
 
     @property
     def slot(self) -> Slot:
@@ -139,6 +142,7 @@ class Rank:
             **told_network(order.hcas, given, inherited),
             **given,
             **in_front(self.role.python, given.get("PATH") or inherited.get("PATH", "")),
+            **self.judgement,
             **ranks_environment(self.placement, self.number, order.run, self.attempt.number),
             **(master_environment(self.placement, self.number, *meets) if meets else {}),
         }

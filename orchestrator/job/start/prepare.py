@@ -77,14 +77,16 @@ def launch_order(
         container = _rank_image(of, image, program, image_runtime) if image and image_runtime else None
         shares = gpus(plan.run, plan.site, name) if name else None
         python = {VARIABLES[kind]: str(expanded(folder)) for kind, folder in role.software.given.items()}
-        return RoleOrder(program, container, name, after=waits.get(name, ()), gpus=shares, python=python, **own)
+        # A role for each checkpoint waits for those, not for the start of the main role.
+        after = tuple(other for other in waits.get(name, ()) if not (role.each and other == main))
+        return RoleOrder(program, container, name, after=after, gpus=shares, python=python, **own)
 
     waits = awaited(plan.run)
     main = main_name(plan.run) if plan.run.roles else ""
     others = [
         of_role(
             name, role, of_service(plan, role), service=True, ready=_check(role.ready), alive=role.alive,
-            restart=role.restart,
+            restart=role.restart, each=bool(role.each), newest=role.newest,
         )
         for name, role in services(plan.run).items()
     ]  # fmt: skip

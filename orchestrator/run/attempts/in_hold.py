@@ -8,8 +8,8 @@ from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.kinds import DURATION, NAME
-from torusrun.orchestrator.keys.roles import StopSettings
-from torusrun.orchestrator.keys.run import NO_CODE, Checkpoints, ExitCodes, KeepGoing, MetricsSettings
+from torusrun.orchestrator.keys.roles import MetricsSettings, StopSettings
+from torusrun.orchestrator.keys.run import NO_CODE, Checkpoints, ExitCodes, KeepGoing
 from torusrun.orchestrator.run.folder import allocation, index, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf
 from torusrun.orchestrator.run.folder.run_folder import RunFolder

@@ -116,9 +116,11 @@ def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> Attempt
 def request_of(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited] = ()) -> Request:
     """The request of an attempt's job, which begins after these jobs."""
     # The job itself checks that the runs of `after` are COMPLETED (run/state/depends.py).
-    any_end = [awaited.job for awaited in after if awaited.any_end or awaited.several]
-    well = [awaited.job for awaited in after if awaited.job not in any_end]
-    return request(planned, run.attempt(planned.number), well, any_end)
+    ends = [awaited for awaited in after if not awaited.ready]
+    any_end = [awaited.job for awaited in ends if awaited.any_end or awaited.several]
+    well = [awaited.job for awaited in ends if awaited.job not in any_end]
+    begun = [awaited.job for awaited in after if awaited.ready and awaited.job]
+    return replace(request(planned, run.attempt(planned.number), well, any_end), after_begun=tuple(begun))
 
 
 def intent(
@@ -134,14 +136,23 @@ def intent(
     return Submitting(
         planned.number, asked.called, *_folders(after), changes=planned.changes, task=task, held_in=_folder_of(into),
         jobs=plan.jobs if plan.keeps_going and not into else 0, in_turn=plan.jobs_in_turn and not into,
-        left_out=planned.left_out.hosts,
+        left_out=planned.left_out.hosts, after_ready=_ready(plan, after),
     )  # fmt: skip
 
 
 def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the folders of the runs that must complete first, of those that only must end)."""
-    well = tuple(awaited.folder for awaited in after if not awaited.any_end)
+    well = tuple(awaited.folder for awaited in after if not (awaited.any_end or awaited.ready))
     return well, tuple(awaited.folder for awaited in after if awaited.any_end)
+
+
+def _ready(plan: Plan, after: Sequence[Awaited]) -> dict[str, str]:
+    """The roles of other runs that must be ready, with the folders of these runs. Raises UserError for equal names."""
+    ready = [awaited for awaited in after if awaited.ready]
+    names = [*(awaited.ready for awaited in ready), *plan.run.roles]
+    if twice := [awaited.ready for awaited in ready if names.count(awaited.ready) > 1]:
+        raise UserError(f"two roles are called {twice[0]!r}, and TORUSRUN_{twice[0].upper()}_ADDR is of one of them")
+    return {awaited.ready: awaited.folder for awaited in ready}
 
 
 def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -> None:

@@ -17,6 +17,7 @@ BESIDE = (".log", ".txt", ".out", ".err", ".csv", ".json", ".jsonl", ".yaml", ".
 EVENTS = "tfevents"  # in the names of TensorBoard's files
 NEWEST = 4  # entries that are read: a pointer to the newest one, as `latest`, is written after it
 MOST_FILES = 64  # of each that are read
+MOST_LOOKED = 10_000  # files of one whose sizes are read
 BLOCK_BYTES = 65_536
 BLOCKS = 8  # of a file, that are read
 
@@ -61,6 +62,16 @@ def content(folder: Path) -> str:
                 file.seek(block * max(size - BLOCK_BYTES, 0) // (BLOCKS - 1))
                 digest.update(file.read(BLOCK_BYTES))
     return digest.hexdigest() if kept else ""
+
+
+def looks_of(checkpoint: Path) -> str:
+    """The number of its files, their bytes and their newest change: they differ while it is written."""
+    files, size, newest_ns = 0, 0, 0
+    for path in islice(_files(checkpoint), MOST_LOOKED):
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            files, size, newest_ns = files + 1, size + status.st_size, max(newest_ns, status.st_mtime_ns)
+    return f"{files}.{size}.{newest_ns}"
 
 
 def _files(checkpoint: Path) -> Iterator[Path]:

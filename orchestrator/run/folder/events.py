@@ -67,6 +67,9 @@ class Submitting(Event):
     name: str  # of the job, by which a later client finds it
     after: tuple[str, ...] = ()  # the folders of the runs that must complete first
     after_any: tuple[str, ...] = ()  # the folders of the runs that only must end
+    after_ready: Mapping[str, str] = field(
+        default_factory=dict
+    )  # roles that must be ready, with the folders of their runs
     resumes: str | None = None  # the checkpoint from which the attempt continues; None is step 0
     changes: Changes = field(default_factory=Changes)
     held_in: str = ""  # the folder of the held allocation in which the attempt runs: no scheduler gets a job

@@ -238,10 +238,18 @@ def reserve_of(end: Path) -> Path:
     return end.with_name(f".{end.name}.reserve")
 
 
+JUDGING, JUDGED = "judging", "judged"  # states of a role that judges each checkpoint
+
+
 def is_done(attempt: Attempt) -> bool:
-    """Whether the training of this attempt recorded that it is done; False if the record cannot be read."""
+    """Whether the training of this attempt recorded that it is done, and its checkpoints are judged.
+
+    False if a record cannot be read.
+    """
     try:
         kept = read_object(attempt.done) or {}
+        done = type(kept.get("attempt")) is int and kept["attempt"] == attempt.number
+        states = attempt.roles.glob("*.state.json") if done else ()
+        return done and all((read_object(state) or {}).get("state") != JUDGING for state in states)
     except SiteError:
         return False
-    return type(kept.get("attempt")) is int and kept["attempt"] == attempt.number

@@ -49,7 +49,7 @@ class OfRank(Held):
 class OfRole(Held):
     """A file for each role; NAME in its name is the role."""
 
-    def __get__(self, owner: Attempt, kind: type) -> Callable[[str], Path]:
+    def __get__(self, owner: HasFolder, kind: type) -> Callable[[str], Path]:
         return lambda role: owner.folder / self.name.replace("NAME", role)
 
 
@@ -90,6 +90,9 @@ class Attempt:
     role_meeting = OfRole("roles/NAME.meeting.json", "where the ranks of a service meet", "roles")
     role_state = OfRole("roles/NAME.state.json", "whether a service is ready", "roles")
     role_metrics = OfRole("roles/NAME.metrics.jsonl", "what a service may append, as JSON lines", "roles")
+    role_judgement = OfRole(
+        "roles/NAME.judgement.json", "the checkpoint that a role judges, for its other ranks", "roles"
+    )
     role_beat = OfRole("roles/NAME.heartbeat")
     roles_over = At("roles/over.json", "the services that are told to stop, once the main role has ended", "roles")
     logs, ranks = At("logs"), At("ranks")
@@ -143,6 +146,7 @@ class RunFolder:
     metrics = At("metrics.jsonl", "what was measured, over all attempts")
     checkpoints = At("checkpoints/", "step-00000150/{state.pt,manifest.json}", "train")
     of_command = Held("checkpoints/", "what the command writes, unless it names an absolute folder", "command")
+    judged = OfRole("judged.NAME.json", "the checkpoints that a role has judged, over all attempts", "roles")
     attempts = At(f"{ATTEMPTS}/", "a folder for each attempt")
     current = At(".current", "the number of the newest attempt that has begun")
     notices_lock = At(".notices.lock")

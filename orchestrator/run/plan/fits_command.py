@@ -53,7 +53,7 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
         yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
     if _leaves_the_code(run.checkpoints.folder or "ckpt"):
         yield "checkpoints.folder", "'checkpoints.folder' must be a folder below the code, or an absolute path"
-    yield from _of_pattern(run.metrics.pattern or "")
+    yield from misfits_of_pattern(run.metrics.pattern or "")
     codes = run.exit_codes
     named = (*codes.done, *codes.later, *codes.never)
     if twice := {code for code in named if named.count(code) > 1}:
@@ -72,8 +72,8 @@ def ranks_of_its_own(run: RunSpec, ranks_per_node: int) -> str:
     return found[1] or found[2]
 
 
-def _of_pattern(pattern: str) -> Iterator[tuple[str, str]]:
-    key = "metrics.pattern"
+def misfits_of_pattern(pattern: str, key: str = "metrics.pattern") -> Iterator[tuple[str, str]]:
+    """(key, error) for a pattern that is too long, or has unknown groups."""
     if len(pattern) > LONGEST_PATTERN:
         yield key, f"{key!r} must have at most {LONGEST_PATTERN} characters, and has {len(pattern)}"
     for name in re.compile(pattern).groupindex:

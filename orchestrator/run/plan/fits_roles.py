@@ -12,6 +12,7 @@ from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.shared import plain
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.run.plan.fits_command import misfits_of_pattern
 from torusrun.orchestrator.run.plan.roles import home, order
 from torusrun.training.counted import counted
 from torusrun.training.recipe.near import did_you_mean
@@ -30,6 +31,8 @@ def misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
             if other not in known or other == name:
                 wrong = "itself" if other == name else f"{other!r}, which is not a role{did_you_mean(other, known)}"
                 yield f"roles.{name}.after", f"'roles.{name}.after' names {wrong}"
+            elif other in run.roles and run.roles[other].each:
+                yield f"roles.{name}.after", f"'roles.{name}.after': {other!r} is never ready: it judges checkpoints"
     try:
         order(run)
     except ValueError as circle:
@@ -83,6 +86,14 @@ def _of_service(run: RunSpec, site: Site, name: str, role: Role, known: Sequence
         yield f"{key}.nodes", f"'{key}.nodes' must be 1 on a local site: it is this machine"
     if len(role.ready.checks) > 1:
         yield f"{key}.ready", f"'{key}.ready' has {' and '.join(role.ready.checks)}; keep one of them"
+    if role.each and (role.ready.checks or role.alive):
+        yield (
+            f"{key}.each",
+            f"'{key}.each': such a program ends by itself; leave out 'ready' and 'alive'",
+        )
+    if role.newest and not role.each:
+        yield f"{key}.newest", f"'{key}.newest' needs 'each: checkpoint'"
+    yield from misfits_of_pattern(role.metrics.pattern or "", f"{key}.metrics.pattern")
     if role.alive and not (role.ready.http or role.ready.tcp):
         yield f"{key}.alive", f"'{key}.alive' repeats the check of '{key}.ready', which has neither http nor tcp"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torusrun.orchestrator.keys.main_role import image_of, services
 from torusrun.orchestrator.keys.roles import Role
-from torusrun.orchestrator.keys.run import ExitCodes, MetricsSettings
+from torusrun.orchestrator.keys.run import ExitCodes
 from torusrun.orchestrator.keys.shared import Env, secret
 from torusrun.orchestrator.run.plan.plan import Plan
 
@@ -15,7 +15,7 @@ def of_service(plan: Plan, role: Role) -> Plan:
     """The plan of a run that is this service alone."""
     env: Env = {**secret(plan.run.env), **role.env}
     run = replace(plan.run, command=role.command, env=dict(env), stop=role.stop, image=image_of(plan.run, role))
-    return replace(plan, run=replace(run, exit_codes=ExitCodes(), metrics=MetricsSettings()))
+    return replace(plan, run=replace(run, exit_codes=ExitCodes(), metrics=role.metrics))
 
 
 def of_images(plan: Plan) -> dict[str, Plan]:

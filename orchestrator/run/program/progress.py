@@ -147,7 +147,8 @@ NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?:nan|inf)(?
 class LineSource:
     """The file at `path`, which need not exist yet. Lines are not counted as steps.
 
-    A row without `step` (or `global_step`) belongs to the previous step; a row without `t` gets the time of reading.
+    A row without `step` (or `global_step`) belongs to the previous step, to none after a null; a row without `t` gets
+    the time of reading.
     """
 
     longest_bytes: int
@@ -174,6 +175,8 @@ class LineSource:
 
     def _row(self, content: Mapping[str, object]) -> Row | None:
         if named := next((key for key in STEPS if key in content), None):
+            if content[named] is None:
+                self._step = None
             if (step := whole(content[named])) is None:
                 return None
             self._step = step
@@ -191,8 +194,10 @@ class JsonLines(LineSource):
             content = parsed(line)
         except ValueError:
             return {}
-        has_number = type(content) is dict and any(type(value) in (int, float) for value in content.values())
-        return content if has_number else {}
+        if type(content) is not dict:
+            return {}
+        known = any(type(value) in (int, float) or (value is None and name in STEPS) for name, value in content.items())
+        return content if known else {}
 
 
 class PatternSource(LineSource):
@@ -226,6 +231,17 @@ class PatternSource(LineSource):
             return ""
         lines = f"none of the {counted(self._unmatched, 'line')} of rank 0"
         return f"metrics.pattern matches {lines}, of which the newest is {shown(uncoloured(self._newest))}"
+
+
+def checkpoint_line(path: str, step: int | None) -> str:
+    """The line in the log of a role that judges each checkpoint, before its output about this one."""
+    return f"torusrun: checkpoint {path}, step {'unknown' if step is None else step}\n"
+
+
+def with_checkpoints(pattern: str) -> str:
+    """A pattern that also matches `checkpoint_line`, so that what follows is of its step; or one with its own steps."""
+    named = {"step", "global_step"} & re.compile(pattern).groupindex.keys()
+    return pattern if named else rf"{pattern}|^torusrun: checkpoint .*, step (?P<step>\d+)$"
 
 
 def _number(text: str | None) -> int | float | None:

@@ -93,6 +93,7 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
     add up to the time from the first to the last. A run that is over without a record of its end ended at its last row.
     One that waits for its next attempt has not ended.
     """
+    rows = [row for row in rows if row.get("event") != rows_of.ROLE]  # services work beside the training
     attempts = facts(events, rows, now_s, state)
     seconds = dict.fromkeys(USES, 0.0)
     first_s = at_s = next((attempt.submitted_s for attempt in attempts), now_s)

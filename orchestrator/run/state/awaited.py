@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,12 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.training.recipe.near import did_you_mean
 
 if TYPE_CHECKING:  # few runs wait for others, and the rest need not load what reads the states of runs
     from torusrun.orchestrator.run.state.view import View
+
+RUN_AND_ROLE = re.compile(r"(?P<run>.+):(?P<role>[a-z][a-z0-9_]{0,30})")
 
 
 @dataclass(frozen=True)
@@ -21,21 +25,27 @@ class Awaited:
     """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED.
 
     `several` says that it is an array of jobs, or the last job, of a run that keeps going, or the array of a sweep:
-    then single jobs may end badly.
+    then single jobs may end badly. `ready` is a role of the run that must be ready, in place of an end: then the job is
+    one that must have begun, '' if it has.
     """
 
     job: str
     folder: str
     any_end: bool = False
     several: bool = False
+    ready: str = ""
 
 
 def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
     """The jobs that a job of `scheduler` waits for: `after` must be COMPLETED, `after_any` must be over.
 
-    A run that is so already adds no job. Raises UserError for an unknown run, or one that cannot be waited for.
+    A word RUN:ROLE in `after` waits for that role of the run to be ready. A run that is so already adds no job. Raises
+    UserError for an unknown run, or one that cannot be waited for.
     """
-    return [*_jobs(after, scheduler, any_end=False), *_jobs(after_any, scheduler, any_end=True)]
+    ready = [match for word in after if (match := RUN_AND_ROLE.fullmatch(word))]
+    whole = [word for word in after if not RUN_AND_ROLE.fullmatch(word)]
+    ends = [*_jobs(whole, scheduler, any_end=False), *_jobs(after_any, scheduler, any_end=True)]
+    return [*ends, *(_ready(match["run"], match["role"], scheduler) for match in ready)]
 
 
 def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaited]:
@@ -46,6 +56,21 @@ def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaite
 
     runs = views([index.find(word) for word in words], fresh=True, newest=True)
     return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
+
+
+def _ready(word: str, role: str, scheduler: str) -> Awaited:
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.plan.plan_files import read_plan
+    from torusrun.orchestrator.run.state.poll import views
+
+    (seen,) = views([index.find(word)], fresh=True, newest=True)
+    if seen.state.over:
+        raise UserError(f"{seen.run} is {seen.state.value} ({seen.reason}): its roles will not be ready")
+    roles = read_plan(RunFolder(Path(seen.folder)), seen.attempt).run.roles
+    if role not in roles:
+        raise UserError(f"{seen.run} has no role {role!r}{did_you_mean(role, roles)}")
+    has_to_begin = seen.state is State.PENDING and seen.scheduler == scheduler
+    return Awaited(seen.job or "" if has_to_begin else "", seen.folder, ready=role)
 
 
 def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torusrun.orchestrator.run.folder import metrics
@@ -83,8 +83,9 @@ def _pause(age_s: float | None, usual_s: float | None, since_start_s: float | No
 class RunProgress:
     """The newest values; None if no row has them.
 
-    `newest_result` is 'loss' or 'accuracy', the one that came last. `eta_s` is the time to the last step at the pace of
-    the attempt's own steps; None if the number of steps or the pace is unknown, or the steps have paused or stopped.
+    `newest_result` is 'loss' or 'accuracy', the one that came last; `of_roles` has the numbers of services.
+    `eta_s` is the time to the last step at the pace of the attempt's own steps; None if the number of steps or the
+    pace is unknown, or the steps have paused or stopped.
     """
 
     step: int | None = None
@@ -93,6 +94,7 @@ class RunProgress:
     loss: float | None = None
     accuracy: float | None = None
     newest_result: str = ""
+    of_roles: Mapping[str, float] = field(default_factory=dict)
     eta_s: float | None = None
     pace: Pace = Pace()
 
@@ -117,9 +119,16 @@ def progress(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | No
         _newest(rows, "loss"),
         _newest(rows, "accuracy"),
         next((key for row in reversed(rows) for key in ("accuracy", "loss") if row.get(key) is not None), ""),
+        of_roles(rows),
         eta_s,
         paced,
     )
+
+
+def of_roles(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The newest value of each number that a service reported, as evaluate/accuracy."""
+    numbers = [row.items() for row in rows if row["event"] == events.ROLE]
+    return {name: value for row in numbers for name, value in row if "/" in name and type(value) in (int, float)}
 
 
 def _newest(rows: Sequence[dict[str, Any]], key: str) -> Any:

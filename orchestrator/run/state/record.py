@@ -146,6 +146,7 @@ class Record:
             eta_s=at.eta_s,
             loss=at.loss,
             newest_result=at.newest_result,
+            of_roles=at.of_roles,
             network=plain(network.network) if network else "",
             grid_reason=plain(grid_reason),
             waiting="" if damage else plain(self._waiting(status, own, now_s)),

@@ -101,7 +101,8 @@ def waiting(
         return ""
     if status.state is State.RUNNING:
         began = last(events, Started, attempt.number)
-        waits = _at_work(attempt, began, bool(rows), command)
+        first = last(events, Submitting, 1)
+        waits = _at_work(attempt, began, bool(rows), command, first.after_ready if first else {})
         if not waits and pattern and began and now_s - began.time_s > UNMATCHED_S and _has_text(attempt.rank_log(0)):
             waits = "metrics.pattern matches no line of rank 0's log so far"
     else:
@@ -111,7 +112,7 @@ def waiting(
     return "; ".join(filter(None, (waits, resumes))) if waits or status.state is State.PENDING else ""
 
 
-def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) -> str:
+def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool, awaited: Mapping[str, str]) -> str:
     if met:
         return "the ranks have met; the first step is not recorded yet"
     if not began:
@@ -119,6 +120,8 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool) 
             return "the image is checked, or copied to the nodes"
         if attempt.preflight_order.exists():
             return "its nodes and the links between them are checked"
+        if awaited and attempt.pulse.exists():
+            return f"it waits for {' and '.join(f'{role} of {Path(run).name}' for role, run in awaited.items())}"
         return "the hosts are put in order" if attempt.pulse.exists() else "the job starts on its first node"
     started, ranks = len(attempt_folders.recorded(attempt)["start"]), math.prod(began.grid or ())
     if started < ranks:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torusrun.orchestrator.base.states import State
@@ -56,6 +56,7 @@ class View:
     eta_s: float | None = None  # the time that the remaining steps take
     loss: float | None = None
     newest_result: str = ""  # 'loss' or 'accuracy', the one that was measured last
+    of_roles: Mapping[str, float] = field(default_factory=dict)  # the newest numbers of services, as evaluate/accuracy
     network: str = ""  # that NCCL reported on a site with `hcas`: IB, Socket, or a plug-in's name
     grid_reason: str = ""  # if the job chooses the grid: why this one, or that it has not chosen yet (`grid` is None)
     waiting: str = ""  # why the newest attempt has no step yet (remarks.py)

@@ -81,7 +81,7 @@ class PBS(Scheduler):
             options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:
             options.append(f"-P {self._word('account', request.account)}")
-        ends = {"afterok": request.after, "afterany": request.after_any}
+        ends = {"afterok": request.after, "afterany": request.after_any, "after": request.after_begun}
         if awaited := ",".join(f"{end}:{':'.join(jobs)}" for end, jobs in ends.items() if jobs):
             options.append(f"-W depend={awaited}")
         if request.array:

@@ -92,7 +92,7 @@ class Slurm(Scheduler):
             options.append(f"--partition={self.word('queue', request.queue)}")
         if request.account:
             options.append(f"--account={self.word('account', request.account)}")
-        ends = {"afterok": request.after, "afterany": request.after_any}
+        ends = {"afterok": request.after, "afterany": request.after_any, "after": request.after_begun}
         if awaited := ",".join(f"{end}:{':'.join(jobs)}" for end, jobs in ends.items() if jobs):
             options += [f"--dependency={awaited}", "--kill-on-invalid-dep=yes"]
         if request.exclude:

@@ -28,6 +28,7 @@ class Series:
 
     steps: Sequence[Row]
     evaluations: Sequence[Row]
+    of_roles: Sequence[Row] = ()  # of services, in the order of time
 
     @cached_property
     def unit(self) -> str:
@@ -37,16 +38,29 @@ class Series:
 
     def points(self, rows: Sequence[Row], key: str) -> list[Point]:
         """(progress, value) of a key in the rows that have it."""
+        if rows is self.of_roles:
+            return sorted((self._progress(row["step"]), float(row[key])) for row in rows if row.get(key) is not None)
         at = "samples" if self.unit == "samples" else "step"
         return [(float(row[at]), float(row[key])) for row in rows if row.get(key) is not None]
+
+    def _progress(self, step: int) -> float:
+        """The progress at a step, by the nearest row of the training."""
+        if self.unit == "steps":
+            return float(step)
+        near = min((*self.steps, *self.evaluations), key=lambda row: abs(row["step"] - step))
+        return near["samples"] * step / near["step"] if near["step"] else 0.0
 
 
 def series(rows: Iterable[Row]) -> Series:
     """The rows that count: if an attempt repeats steps after a resume, those of earlier attempts are left out."""
     steps: list[Row] = []
     evaluations: list[Row] = []
+    of_roles: list[Row] = []
     for row in rows:
         if row.get("step") is None or row.get("t") is None:
+            continue
+        if row["event"] == events.ROLE:
+            of_roles.append(row)
             continue
         for kept in (steps, evaluations):
             _drop(kept, row)
@@ -54,7 +68,7 @@ def series(rows: Iterable[Row]) -> Series:
             steps.append(row)
         elif _is_result(row) and not (evaluations and evaluations[-1]["step"] == row["step"]):
             evaluations.append(row)  # but not the end of the training, which repeats the last evaluation
-    return Series(steps, evaluations)
+    return Series(steps, evaluations, of_roles)
 
 
 def _is_result(row: Row) -> bool:
@@ -116,6 +130,7 @@ def _losses(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
         yield from _line(run.letter or "train", run, number, run.series.steps, "loss")
         if not run.letter:
             yield from _line("test", run, 1, run.series.evaluations, "test_loss")
+            yield from _of_roles(run, "loss")
 
 
 def _accuracies(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
@@ -123,6 +138,14 @@ def _accuracies(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
         yield from _line(run.letter or "top 1", run, number, run.series.evaluations, "accuracy")
         if not run.letter:
             yield from _line("top 5", run, 1, run.series.evaluations, "top5")
+            yield from _of_roles(run, "accuracy")
+
+
+def _of_roles(run: Drawn, key: str) -> Iterator[ChartLine]:
+    """The lines of the numbers of services with this name, as evaluate/accuracy."""
+    names = dict.fromkeys(name for row in run.series.of_roles for name in row if name.endswith(f"/{key}"))
+    for number, name in enumerate(names):
+        yield from _line(name, run, 2 + number, run.series.of_roles, name)
 
 
 def _rates(runs: Sequence[Drawn]) -> Iterator[ChartLine]:
@@ -135,7 +158,7 @@ def _line(name: str, run: Drawn, number: int, rows: Sequence[Row], key: str) -> 
     points = run.series.points(rows, key)
     if len(points) >= LEAST_POINTS:
         shown = thinned(points)
-        yield ChartLine(name, shown.points, number, rows is run.series.evaluations, shown.band)
+        yield ChartLine(name, shown.points, number, rows is not run.series.steps, shown.band)
 
 
 MOST_TICKS = 5

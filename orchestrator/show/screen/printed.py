@@ -75,9 +75,16 @@ def figures(view: View) -> dict[str, str]:
         "loss": None if view.loss is None else f"loss {number(view.loss)}",
         "speed": None if view.images_per_s is None or view.state.over else f"{thousands(view.images_per_s)} images/s",
         "accuracy": None if view.accuracy is None else f"accuracy {percent(view.accuracy)}",
+        **{name: f"{name} {value}" for name, value in _of_roles(view)},
         "age": f"age {short(view.age_s)}" if view.age_s is not None and at_work else None,
     }
     return {name: text for name, text in known.items() if text}
+
+
+def _of_roles(view: View) -> list[tuple[str, str]]:
+    """The newest numbers of services, as (name, value)."""
+    shown = {True: percent, False: number}
+    return [(plain(name), shown[name.endswith("/accuracy")](value)) for name, value in view.of_roles.items()]
 
 
 NAME = 13  # columns of the names, if none is longer
@@ -107,6 +114,7 @@ def end_rows(run: RunFolder, view: View) -> list[tuple[str, str]]:
     if (ensemble := done.get("ensemble")) is not None and (best := done.get("best_member")) is not None:
         members = f"{len(done.get('members', ()))} members, the best has {percent(best)}"
         table.append(("ensemble", f"{percent(ensemble)} ({members})"))
+    table += _of_roles(view)
     table += [("logs", _short(run.attempt(view.attempt).logs)), ("checkpoints", _short(run.checkpoints))]
     table += [("damaged", text) for text in view.damaged]
     return [(name, plain(value)) for name, value in table]

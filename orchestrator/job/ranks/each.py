@@ -1,0 +1,121 @@
+"""A role that is started once for each checkpoint of the main role, one after the other.
+
+Its first rank chooses the checkpoint, and records that it is judged once all ranks of the role have ended with 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torusrun.orchestrator.base.errors import SiteError, explained
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.private import appended
+from torusrun.orchestrator.job.ranks.rank_program import RankProgram
+from torusrun.orchestrator.job.ranks.roles import record
+from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.orchestrator.run.folder.judged import Found, ToJudge, kept
+from torusrun.orchestrator.run.folder.records import JUDGED, JUDGING
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.program.progress import checkpoint_line
+
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One start of the role's program on all ranks; `number` counts from 1, and `path` is '' after the last one."""
+
+    number: int
+    path: str
+    step: int | None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        step = {} if self.step is None else {"TORUSRUN_CHECKPOINT_STEP": str(self.step)}
+        return {"TORUSRUN_CHECKPOINT": self.path, **step}
+
+
+class Judge:
+    """What one rank of the role judges; its `program` waits in between, and `log` is the descriptor of its output."""
+
+    def __init__(self, rank: Rank, program: RankProgram, log: int) -> None:
+        self.rank, self.attempt, self.name = rank, rank.attempt, rank.role.name
+        self.over = False  # whether all is judged
+        self._program, self._log = program, log
+        self._number, self._looked_s = 0, 0.0
+        self._kept = contextlib.ExitStack()
+        if rank.leads:
+            run = RunFolder(rank.attempt.folder.parents[1])
+            folder = Path(rank.role.program.environment["TORUSRUN_CHECKPOINTS"])
+            record(self.attempt, self.name, JUDGING, check="")
+            self._queue, self._found = ToJudge(folder, run.judged(self.name), newest=rank.role.newest), Found(folder)
+
+    def next(self) -> Subject | None:
+        """The next judgement, for which this waits; None if all is judged, or the rank is asked to stop."""
+        self._kept.close()
+        judgement = self._program.until(self._chosen if self.rank.leads else self._given)
+        if judgement is None:
+            return None
+        self._number, self.over = judgement.number, not judgement.path
+        if self.rank.leads:
+            self._tell(judgement)
+        return None if self.over else judgement
+
+    def judged(self) -> None:
+        """The program has ended with 0: record it. Raises SiteError if that cannot be written."""
+        if not self.rank.leads:
+            write_json(self._record_of(self.rank.in_role), {"number": self._number})
+        elif self._program.until(self._all_ended):
+            self._queue.judged(self._found)
+
+    def _chosen(self) -> Subject | None:
+        """The first rank's choice, which is kept until the next judgement; None if there is nothing to judge yet."""
+        over = self._program.service is not None and self._program.service.over
+        if not over and time.monotonic() < self._looked_s + LOOK_S:
+            return None
+        self._looked_s = time.monotonic()
+        found = self._queue.next(over=over)
+        if found is None:
+            return Subject(self._number + 1, "", None) if over else None
+        self._kept.close()
+        if not self._kept.enter_context(kept(found)):
+            return None  # it has just been removed
+        self._found = found
+        return Subject(self._number + 1, str(found.path), found.step)
+
+    def _tell(self, judgement: Subject) -> None:
+        """Record it for the other ranks and for `status`, and its step where numbers without a step are read."""
+        write_json(self.attempt.role_judgement(self.name), asdict(judgement))
+        record(self.attempt, self.name, JUDGED if self.over else JUDGING, check=Path(judgement.path).name)
+        if not self.over:
+            os.write(self._log, checkpoint_line(judgement.path, judgement.step).encode(errors="surrogateescape"))
+            metrics = self.attempt.role_metrics(self.name)
+            with explained(f"{metrics}: cannot be written"), appended(metrics) as file:
+                file.write(f"\n{json.dumps({'step': judgement.step})}\n".encode())
+
+    def _given(self) -> Subject | None:
+        """The judgement that the first rank has chosen after this one."""
+        given = self._read(self.attempt.role_judgement(self.name))
+        number, path, step = given.get("number"), given.get("path"), given.get("step")
+        if type(number) is not int or number <= self._number or type(path) is not str:
+            return None
+        return Subject(number, path, step if type(step) is int else None)
+
+    def _all_ended(self) -> bool:
+        """Whether the other ranks have judged the checkpoint, too."""
+        others = (self._read(self._record_of(number)) for number in range(1, len(self.rank.of_role)))
+        return all(ended.get("number") == self._number for ended in others)
+
+    def _record_of(self, number: int) -> Path:
+        return self.attempt.role_judgement(f"{self.name}.{number}")
+
+    @staticmethod
+    def _read(path: Path) -> dict[str, object]:
+        with contextlib.suppress(SiteError):
+            return read_object(path) or {}
+        return {}

@@ -1,0 +1,120 @@
+"""The checkpoints of a run that a role judges, one by one: which are complete, which comes next, and which it judged.
+
+A checkpoint of our training, or of `torusrun.Checkpoints`, is complete with its manifest. Another one is once it has
+not changed for SETTLED_S, or the main role is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object, write_json
+from torusrun.orchestrator.base.private import open_regular
+from torusrun.orchestrator.run.folder.checkpoints import finished, looks_of
+from torusrun.training.checkpoint.manifest import MANIFEST, STATE, IncompleteCheckpoint, verify
+from torusrun.training.files import lock
+
+SETTLED_S = 10.0
+LARGEST_POINTER = 256  # bytes of a file that names the newest checkpoint
+STEP = re.compile(r"(?:step|iter(?:ation)?|checkpoint|ckpt)s?[-_=.]?(\d{1,15})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete checkpoint. `version` differs once the name has another content; `step` is None if not known."""
+
+    path: Path
+    version: str = ""
+    step: int | None = None
+
+
+class ToJudge:
+    """The checkpoints in `folder` for one role, whose judgements the file `record` keeps over attempts."""
+
+    def __init__(
+        self, folder: Path, record: Path, *, newest: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder, self._record, self._newest, self._clock = folder, record, newest, clock
+        self._judged: dict[str, str] = {}  # name -> version
+        with contextlib.suppress(SiteError, AttributeError):  # of a damaged record: all is judged again
+            kept = (read_object(record) or {}).get("judged", {})
+            self._judged = {name: version for name, version in kept.items() if type(version) is str}
+        self._seen: dict[str, tuple[str, float]] = {}  # name -> how it looked, and since when
+
+    def next(self, *, over: bool = False) -> Found | None:
+        """The next checkpoint to judge; None if none is complete. `over` says that no more will be written."""
+        found = [each for each in self._complete(over) if self._is_new(each)]
+        return found[-1 if self._newest else 0] if found else None
+
+    def judged(self, found: Found) -> None:
+        """Record that a checkpoint is judged, and with `newest` that older ones are skipped. Raises SiteError."""
+        found_now = self._complete(over=True) if self._newest else []
+        older = found_now[: found_now.index(found)] if found in found_now else []
+        self._judged |= {each.path.name: each.version for each in (*older, found)}
+        write_json(self._record, {"schema": 1, "judged": self._judged})
+
+    def _is_new(self, found: Found) -> bool:
+        return self._judged.get(found.path.name) != found.version
+
+    def _complete(self, over: bool) -> list[Found]:
+        """The complete checkpoints, the oldest first: by their steps, or by time if a step is not known."""
+        paths = finished(self._folder)[::-1]
+        names = {path.name for path in paths}
+        found = [each for path in paths if not _is_pointer(path, names) and (each := self._found(path, over))]
+        known = all(each.step is not None for each in found)
+        return sorted(found, key=lambda each: each.step or 0) if known else found
+
+    def _found(self, path: Path, over: bool) -> Found | None:
+        if (path / MANIFEST).exists():
+            with contextlib.suppress(IncompleteCheckpoint):
+                ours = verify(path, contents=False)
+                return Found(path, ours.sha256.get(STATE, "")[:16], ours.step)
+            return None
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        # What is judged may have its results written into it: a folder is known by its inode alone.
+        version = str(status.st_ino) if path.is_dir() else f"{status.st_mtime_ns}.{status.st_size}"
+        found = Found(path, version, int(named[-1]) if (named := STEP.findall(path.name)) else None)
+        if over or not self._is_new(found):
+            return found
+        now_s, looks = self._clock(), looks_of(path)
+        if self._seen.get(path.name, ("", 0.0))[0] != looks:
+            self._seen[path.name] = (looks, now_s)
+        return found if now_s - self._seen[path.name][1] >= SETTLED_S else None
+
+
+def _is_pointer(path: Path, names: set[str]) -> bool:
+    """Whether a link, or a small file, only names another entry, as `latest` does."""
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_symlink():
+            return True
+        if path.is_file() and path.stat().st_size <= LARGEST_POINTER:
+            with open(open_regular(path), "rb") as file:
+                return file.read(LARGEST_POINTER).decode().strip() in names - {path.name}
+    return False
+
+
+@contextlib.contextmanager
+def kept(found: Found) -> Iterator[bool]:
+    """Keep a checkpoint of our training, which removes old ones, as long as it is judged; False if it is gone.
+
+    Those who remove one lock it (training/checkpoint/store.py). Without locks it may go at any time.
+    """
+    try:
+        descriptor = open_regular(found.path / STATE)
+    except OSError:  # it is not of our training, or gone
+        yield found.path.exists()
+        return
+    try:
+        yield lock.take(descriptor, shared=True, wait_s=0.0) is not False and found.path.exists()
+    finally:
+        os.close(descriptor)
