@@ -67,9 +67,6 @@ class Submitting(Event):
     name: str  # of the job, by which a later client finds it
     after: tuple[str, ...] = ()  # the folders of the runs that must complete first
     after_any: tuple[str, ...] = ()  # the folders of the runs that only must end
-    after_ready: Mapping[str, str] = field(
-        default_factory=dict
-    )  # roles that must be ready, with the folders of their runs
     resumes: str | None = None  # the checkpoint from which the attempt continues; None is step 0
     changes: Changes = field(default_factory=Changes)
     held_in: str = ""  # the folder of the held allocation in which the attempt runs: no scheduler gets a job
@@ -80,6 +77,7 @@ class Submitting(Event):
     resumes_content: str = ""  # the checksum of a command's checkpoints (checkpoints.py)
     task: Annotated[int, Limits(at_least=0)] | None = None  # its number in the array of a sweep, whose name is `name`
     left_out: Mapping[str, str] = field(default_factory=dict)  # the bad hosts that its request leaves out, with reasons
+    after_ready: Mapping[str, str] = field(default_factory=dict)  # roles to wait for, with the folders of their runs
 
 
 @dataclass(frozen=True)
