@@ -105,10 +105,11 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
         return UNREADY
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
     meaning = rank.role.program.meaning(code)
-    if rank.role.service:  # whatever its exit code: it has to live until it is told
+    needed = rank.role.service or rank.role.each
+    if needed:  # whatever its exit code: it has to live until it is told, or all is judged
         meaning = Meaning.FAILED if not told else Meaning.LATER if left else Meaning.DONE
     record(exit_code=exit_code, signal=by_signal, told=told, meaning=meaning)
-    if rank.role.service:
+    if needed:
         return 0 if told else code if code > 0 else UNREADY
     return code if code >= 0 else 128 - code
 

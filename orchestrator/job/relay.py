@@ -21,7 +21,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import NetworkChosen
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.program.progress import JsonLines, LineSource, PatternSource, with_checkpoints
+from torusrun.orchestrator.run.program.progress import JsonLines, LineSource, PatternSource
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 from torusrun.training.reporting import events
 from torusrun.training.reporting.metrics import Metrics
@@ -34,15 +34,11 @@ CHOSEN = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")  # since NCCL 2
 
 @dataclass(frozen=True)
 class ServiceSource:
-    """Where the progress of a service is read: its lines, and a pattern for its first rank's `log`.
-
-    `by_checkpoint` says that a line without a step is of the checkpoint that the service judges.
-    """
+    """Where the progress of a service is read: its lines, and a pattern for its first rank's `log`."""
 
     name: str
     where: MetricsSource
     log: Path
-    by_checkpoint: bool = False
 
 
 class Relay:
@@ -64,14 +60,13 @@ class Relay:
         if program.metrics:
             self._add("", program.metrics, attempt.rank_log(0))
         for service in services:
-            self._add(service.name, service.where, service.log, service.by_checkpoint)
+            self._add(service.name, service.where, service.log)
 
-    def _add(self, name: str, where: MetricsSource, log: Path, by_checkpoint: bool = False) -> None:
+    def _add(self, name: str, where: MetricsSource, log: Path) -> None:
         if where.file:
             self._sources.append((name, JsonLines(Path(where.file), self._clock)))
         if where.pattern:
-            pattern = with_checkpoints(where.pattern) if by_checkpoint else where.pattern
-            self._unmatched.append(PatternSource(log, re.compile(pattern), self._clock))
+            self._unmatched.append(PatternSource(log, re.compile(where.pattern), self._clock))
             self._sources.append((name, self._unmatched[-1]))
 
     def pass_on(self, *, final: bool = False) -> None:

@@ -16,6 +16,7 @@ from torusrun.orchestrator.run.folder.records import RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.roles import order
+from torusrun.orchestrator.run.program.progress import pattern_of
 from torusrun.orchestrator.run.program.what_runs import MetricsSource
 
 
@@ -24,9 +25,11 @@ def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> list[Servic
     return [
         ServiceSource(
             name,
-            MetricsSource(str(attempt.role_metrics(name)), role.metrics.pattern or ""),
+            MetricsSource(
+                str(attempt.role_metrics(name)),
+                pattern_of(role.metrics.pattern, by_checkpoint=bool(role.each)),
+            ),
             attempt.rank_log(placement.of_role(name)[0].rank),
-            by_checkpoint=bool(role.each),
         )
         for name, role in services(run).items()
     ]

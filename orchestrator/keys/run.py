@@ -15,6 +15,9 @@ from torusrun.training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
 JOBS = Limits(at_least=1, at_most=1000)
+OTHERS = kinds.text_kind(
+    "checkpoints of a run", f"checkpoint of [^{kinds.CONTROL}]{{1,1000}}", "write it as 'checkpoint of RUN'"
+)
 EXIT_CODE = Limits(at_least=0, at_most=255)
 
 
@@ -104,6 +107,10 @@ class RunSpec:
     command: tuple[Annotated[str, kinds.ARGUMENT], ...] = key(
         (), "a program of your own in place of train, one word each, as in [python, train.py]"
     )
+    each: Annotated[str, OTHERS] | None = key(
+        None, "start the command for each checkpoint of another run, as in 'checkpoint of RUN', until that is over"
+    )
+    newest: bool = key(False, "with 'each', take the newest checkpoint first, and skip those that are older")
     code: Annotated[str, kinds.LINE] | None = key(
         None,
         "folder of your code, copied at submit; none: no code; default: the folder of the run's file",

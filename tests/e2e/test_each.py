@@ -62,9 +62,9 @@ def submitted(place: Place, **keys: Any) -> Path:
     return Path(place.view(said.stdout.split()[0])["folder"])
 
 
-def said(run: Path, what: str = "judged") -> list[str]:
+def said(run: Path, what: str = "judged", rank: int = 1) -> list[str]:
     """The words after `what` in the output of the judges of all attempts."""
-    logs = sorted(run.glob("attempts/*/logs/rank-0001.log"), key=lambda log: int(log.parts[-3]))
+    logs = sorted(run.glob(f"attempts/*/logs/rank-{rank:04d}.log"), key=lambda log: int(log.parts[-3]))
     return [word for log in logs for word in re.findall(rf"^{what} (\S+)", log.read_text(), re.MULTILINE)]
 
 
@@ -122,3 +122,19 @@ def test_a_judge_that_is_killed_after_the_training_judges_the_rest_in_the_next_a
     first, last = ledger(run, "ended")
     assert "evaluate rank 0" in first["reason"] and last["cause"] == "done", (first, last)
     assert said(run, "judges")[-2:] == ["45", "45"] and len({*said(run, "judges")}) == len(said(run, "judges")) - 1
+
+
+def test_a_run_of_its_own_judges_the_checkpoints_of_another_run(local: Local) -> None:
+    trainer = submitted(local, roles={}, keep_going={"attempts": 1})
+    judge = submitted(local, command=["python3", "judge.py"], each=f"checkpoint of {trainer.name}", roles={})
+    until(lambda: said(judge, "judges", rank=0) == ["step-1", "step-2"], "the second checkpoint to be judged")
+    start = json.loads((judge / "attempts/1/ranks/0000.start.json").read_text())
+    local.kill(start["host"], start["pid"])
+    until(lambda: (judge / "attempts/2/ranks/0000.start.json").exists(), "the second attempt to judge")
+    local.release(trainer)
+    assert local.watch(trainer).returncode == 0
+    watched = local.watch(judge)
+    assert watched.returncode == 0, watched.stdout + watched.stderr
+    assert said(judge, rank=0) == ["step-1", "step-2", "step-3", "step-4"]
+    rows = [row for row in metrics.read(RunFolder(judge).metrics) if "accuracy" in row]
+    assert [(row["step"], row["accuracy"]) for row in rows] == [(n, n / 4) for n in (1, 2, 3, 4)]

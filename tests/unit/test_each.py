@@ -161,6 +161,9 @@ def test_a_checkpoint_that_is_judged_is_not_removed(folder: Folder) -> None:
         ("{b: {each: checkpoint, command: [y]}, c: {command: [z], after: [b]}}", "'b' is never ready"),
         ("{b: {each: checkpoint, command: [y], metrics: {pattern: '(?P<acuracy>.)'}}}", "'accuracy'"),
         ("{b: {each: epoch, command: [y]}}", "roles.b.each"),
+        ("{}\neach: checkpoint of x\nhang_timeout: 1h", "'each' needs a 'command'"),
+        ("{}\nnewest: true", "'newest' needs 'each: checkpoint of RUN'"),
+        ("{}\neach: epochs of x", "is not checkpoints of a run"),
         ("{a: {main: true, each: checkpoint, command: [x]}}", "'roles.a.each' is a key of services"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A role that is started once for each checkpoint of the main role, one after the other.
+"""A program that is started once for each checkpoint, one after the other: of the main role, or of another run.
 
 Its first rank chooses the checkpoint, and records that it is judged once all ranks of the role have ended with 0.
 """
@@ -18,6 +18,7 @@ from torusrun.orchestrator.base.private import appended
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.ranks.roles import record
 from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.orchestrator.keys.main_role import MAIN
 from torusrun.orchestrator.run.folder.judged import Found, ToJudge, kept
 from torusrun.orchestrator.run.folder.records import JUDGED, JUDGING
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -44,14 +45,14 @@ class Judge:
     """What one rank of the role judges; its `program` waits in between, and `log` is the descriptor of its output."""
 
     def __init__(self, rank: Rank, program: RankProgram, log: int) -> None:
-        self.rank, self.attempt, self.name = rank, rank.attempt, rank.role.name
+        self.rank, self.attempt, self.name = rank, rank.attempt, rank.role.name or MAIN
         self.over = False  # whether all is judged
         self._program, self._log = program, log
         self._number, self._looked_s = 0, 0.0
         self._kept = contextlib.ExitStack()
         if rank.leads:
             run = RunFolder(rank.attempt.folder.parents[1])
-            folder = Path(rank.role.program.environment["TORUSRUN_CHECKPOINTS"])
+            folder = Path(rank.role.judges)
             record(self.attempt, self.name, JUDGING, check="")
             self._queue, self._found = ToJudge(folder, run.judged(self.name), newest=rank.role.newest), Found(folder)
 
@@ -75,10 +76,12 @@ class Judge:
 
     def _chosen(self) -> Subject | None:
         """The first rank's choice, which is kept until the next judgement; None if there is nothing to judge yet."""
-        over = self._program.service is not None and self._program.service.over
-        if not over and time.monotonic() < self._looked_s + LOOK_S:
+        service = self._program.service
+        if time.monotonic() < self._looked_s + LOOK_S and not (service and service.over):
             return None
         self._looked_s = time.monotonic()
+        # Before the look for checkpoints: one may be written in between.
+        over = service.over if service else _is_over(RunFolder(Path(self.rank.role.of_run)))
         found = self._queue.next(over=over)
         if found is None:
             return Subject(self._number + 1, "", None) if over else None
@@ -94,7 +97,7 @@ class Judge:
         record(self.attempt, self.name, JUDGED if self.over else JUDGING, check=Path(judgement.path).name)
         if not self.over:
             os.write(self._log, checkpoint_line(judgement.path, judgement.step).encode(errors="surrogateescape"))
-            metrics = self.attempt.role_metrics(self.name)
+            metrics = self.attempt.role_metrics(self.name) if self.rank.role.service else self.attempt.metrics
             with explained(f"{metrics}: cannot be written"), appended(metrics) as file:
                 file.write(f"\n{json.dumps({'step': judgement.step})}\n".encode())
 
@@ -119,3 +122,10 @@ class Judge:
         with contextlib.suppress(SiteError):
             return read_object(path) or {}
         return {}
+
+
+def _is_over(run: RunFolder) -> bool:
+    """Whether another run is over: no checkpoint follows without its user."""
+    from torusrun.orchestrator.run.state.record import read_record  # imported late: a role needs none
+
+    return not run.folder.exists() or read_record(run).settled

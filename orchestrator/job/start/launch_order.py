@@ -42,6 +42,8 @@ class RoleOrder:
     python: Mapping[str, str] = field(default_factory=dict)  # the folder of its Python, by VIRTUAL_ENV or CONDA_PREFIX
     each: bool = False  # whether it is started for each checkpoint, and `newest` first
     newest: bool = False
+    judges: str = ""  # the folder of these checkpoints
+    of_run: str = ""  # that of their run, if it is another one
     gpus: tuple[int, ...] | None = None  # among those of its job on the node; None for all
 
 

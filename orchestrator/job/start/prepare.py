@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator import schedulers
@@ -23,6 +24,7 @@ from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.plan.role_plans import of_service
 from torusrun.orchestrator.run.plan.roles import gpus
 from torusrun.orchestrator.run.program import command, training
@@ -43,7 +45,7 @@ def prepare(
     """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
     attempt.logs.mkdir(exist_ok=True)
     attempt.ranks.mkdir(exist_ok=True)
-    if plan.run.roles:
+    if plan.run.roles or plan.run.each:
         attempt.roles.mkdir(exist_ok=True)
     write_json(attempt.placement, placement.as_json())
     write_text(attempt.hostfile, placement.hostfile)
@@ -87,12 +89,13 @@ def launch_order(
         of_role(
             name, role, of_service(plan, role), service=True, ready=_check(role.ready), alive=role.alive,
             restart=role.restart, each=bool(role.each), newest=role.newest,
+            judges=str(command.checkpoints(plan, run)),
         )
         for name, role in services(plan.run).items()
     ]  # fmt: skip
     return LaunchOrder(
         run=plan.run_id,
-        roles=(of_role(main, plan.run.roles.get(main, Role()), plan), *others),
+        roles=(of_role(main, plan.run.roles.get(main, Role()), plan, **_of_another(plan)), *others),
         numbers=launcher.numbers,
         hcas=plan.site.node.hcas,
         beside=beside(node_type(plan.site.node), max(plan.ranks_per_node, plan.site.node.gpus)),
@@ -103,6 +106,15 @@ def launch_order(
         in_image=in_image,
         secrets=tuple(plan.secrets),
     )
+
+
+def _of_another(plan: Plan) -> dict[str, Any]:
+    """What a run judges: the checkpoints of another run."""
+    if not plan.run.each:
+        return {}
+    other = RunFolder(Path(plan.run.each.partition(" of ")[2]))
+    folder = command.checkpoints(read_plan(other, 1), other)
+    return {"each": True, "newest": plan.run.newest, "judges": str(folder), "of_run": str(other.folder)}
 
 
 def _check(ready: Ready) -> ReadyCheck:

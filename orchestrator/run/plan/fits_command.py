@@ -42,6 +42,10 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
             yield "code", f"'code': {code} is not a folder; name the folder of the code, or write 'code: none'"
     elif "code" in written:
         yield "code", "'code' belongs to a 'command', or to a 'train' with a function of yours (module:function)"
+    if run.newest and not run.each:
+        yield "newest", "'newest' needs 'each: checkpoint of RUN'"
+    if run.each and (not run.command or run.roles or run.hang_timeout_s):
+        yield "each", "'each' needs a 'command', without 'roles' and 'hang_timeout'"
     if not run.command:
         yield from _without_command(run, written)
         return

@@ -231,6 +231,11 @@ def plan(
     loaded, changes = _filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded, later=later)
     run = for_first_attempt(_beside(loaded.run, loaded.folder))
+    if run.each:
+        from torusrun.orchestrator.run.folder import index  # imported late: few runs judge another
+
+        what, _, word = run.each.rpartition(" ")
+        run = replace(run, each=f"{what} {index.find(word).folder}")
     run_id = run_id or new_id(loaded.run.name)
     folder = absolute(loaded.site.runs) / run_id
     return Plan(

@@ -16,6 +16,7 @@ from torusrun.orchestrator.run.folder.checkpoints import newest
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program.progress import pattern_of
 from torusrun.orchestrator.run.program.what_runs import MetricsSource, Program
 from torusrun.training.checkpoint.manifest import newest_complete
 
@@ -62,7 +63,9 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
         directory=str(directory),
         stop_signal=signal.Signals[plan.run.stop.signal],
         exit_codes=_meanings(plan.run.exit_codes),
-        metrics=MetricsSource(str(attempt.metrics), plan.run.metrics.pattern or ""),
+        metrics=MetricsSource(
+            str(attempt.metrics), pattern_of(plan.run.metrics.pattern, by_checkpoint=bool(plan.run.each))
+        ),
     )
 
 

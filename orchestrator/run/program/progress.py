@@ -238,10 +238,11 @@ def checkpoint_line(path: str, step: int | None) -> str:
     return f"torusrun: checkpoint {path}, step {'unknown' if step is None else step}\n"
 
 
-def with_checkpoints(pattern: str) -> str:
-    """A pattern that also matches `checkpoint_line`, so that what follows is of its step; or one with its own steps."""
-    named = {"step", "global_step"} & re.compile(pattern).groupindex.keys()
-    return pattern if named else rf"{pattern}|^torusrun: checkpoint .*, step (?P<step>\d+)$"
+def pattern_of(pattern: str | None, *, by_checkpoint: bool) -> str:
+    """The pattern; with `by_checkpoint` it also matches `checkpoint_line`, unless it has steps of its own."""
+    if not pattern or not by_checkpoint or {*STEPS} & re.compile(pattern).groupindex.keys():
+        return pattern or ""
+    return rf"{pattern}|^torusrun: checkpoint .*, step (?P<step>\d+)$"
 
 
 def _number(text: str | None) -> int | float | None:
