@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import urllib.request
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ def completed(place: Place, run: Path) -> str:
     return (run / f"attempts/{attempt}/logs/rank-0000.log").read_text()
 
 
+def waits(run: Path, attempt: int, step: int) -> bool:
+    """Whether the run waits to be struck there."""
+    assert len(ledger(run, "ended")) < attempt, ledger(run, "ended")
+    return (run / f"waits-{attempt}-{step}").exists()
+
+
 def record(run: Path, attempt: int, rank: int) -> dict[str, Any]:
     return dict(json.loads((run / f"attempts/{attempt}/ranks/{rank:04d}.start.json").read_text()))
 
@@ -77,7 +84,7 @@ def test_the_grpo_learns_the_same_bits_whoever_is_killed(place: Place) -> None:
     run = submitted(place, "grpo", **short, **held)
     undisturbed = submitted(place, "grpo", **short)
     for (attempt, step), rank in STRIKES.items():
-        until((run / f"waits-{attempt}-{step}").exists, f"{run.name} to wait at step {step}", 240)
+        until(partial(waits, run, attempt, step), f"{run.name} to wait at step {step}", 240)
         victim = record(run, attempt, rank)
         place.kill(victim["host"], victim["pid"])
         place.run(["touch", f"{run}/struck-{attempt}-{step}"])
