@@ -73,7 +73,8 @@ def with_main(run: RunSpec, marks: Mapping[str, Mark]) -> tuple[RunSpec, list[Pr
         problems += _misplaced(run, name, marks)
     if not run.roles or problems:
         return run, problems
-    roles = {name: replace(role, env={**plain(run.env), **role.env}) for name, role in run.roles.items()}
+    shared = plain(run.env)
+    roles = {n: role if role.main else replace(role, env={**shared, **role.env}) for n, role in run.roles.items()}
     run = replace(run, roles=roles)
     if not mains:
         return run, []

@@ -100,6 +100,13 @@ def test_services_have_the_hosts_that_the_main_role_leaves(tmp_path: Path) -> No
     assert Placement.from_json(whole.as_json()) == whole
 
 
+def test_the_variables_of_the_main_role_are_its_own(tmp_path: Path) -> None:
+    text = "env: {OF_ALL: x}\nroles: {a: {main: true, command: [x], env: {OWN: '{b.url}'}}, b: {command: [y]}}\n"
+    made = planned(tmp_path, text)
+    assert made.environment == {"OF_ALL": "x", "OWN": "{b.url}"}
+    assert made.jobs_environment == made.run.roles["b"].env == {"OF_ALL": "x"}
+
+
 def test_on_one_machine_a_role_is_on_the_nodes_of_a_service_too() -> None:
     run = RunSpec("x", "x", command=("y",), roles={"a": Role(command=("y",)), "b": Role(on="a", command=("y",))})
     whole = with_services(run, LOCAL, place(Grid((2, 1)), ["here"], 2), ["here"])

@@ -25,7 +25,7 @@ def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
     program = plan.site.launcher
     if program not in launchers.ASKED:
         return launchers.named(program)
-    own = {**inherited, **plan.environment}
+    own = {**inherited, **plan.jobs_environment}
     said = process.run([program, "--version"], timeout_s=VERSION_S, environment=own)
     return launchers.named(program, said.stdout + said.stderr)
 
@@ -54,7 +54,7 @@ def _in_image(
     """The command of a launcher that puts the ranks into their image itself."""
     from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
-    given = {**inherited, **_gpus(plan), **plan.environment}
+    given = {**inherited, **_gpus(plan), **plan.jobs_environment}
     started = replace(launch(plan, attempt, launcher, inherited), exported=pyxis.exported(given))
     options = run_image.pyxis_options(plan, image, str(attempt.folder))
     rank = pyxis.rank("torusrun.orchestrator.job.rank", attempt.folder)
@@ -73,7 +73,7 @@ def _gpus(plan: Plan) -> dict[str, str]:
 def environment(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> dict[str, str]:
     """The launcher's environment: the job's variables, the plan's, and the launcher's."""
     own = launcher.environment(launch(plan, attempt, launcher, inherited))
-    return {**inherited, **_gpus(plan), **plan.environment, **own}
+    return {**inherited, **_gpus(plan), **plan.jobs_environment, **own}
 
 
 def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[str, str]) -> Launch:

@@ -157,6 +157,12 @@ class Plan:
         return plain({**self.site.env, **self.run.env})
 
     @property
+    def jobs_environment(self) -> dict[str, str]:
+        """`environment` without the main role's own: the other roles inherit the variables of the job."""
+        own = next((role.env for role in self.run.roles.values() if role.main), {})
+        return {name: value for name, value in self.environment.items() if name not in own}
+
+    @property
     def is_private(self) -> bool:
         """Whether its texts may hold secrets, so that only the user may read them: variables, or words of `setup`."""
         lines = "\n".join((*self.site.setup, *self.run.setup))
