@@ -15,8 +15,9 @@ from torusrun.training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
 JOBS = Limits(at_least=1, at_most=1000)
+EACH = "checkpoint of "
 OTHERS = kinds.text_kind(
-    "checkpoints of a run", f"checkpoint of [^{kinds.CONTROL}]{{1,1000}}", "write it as 'checkpoint of RUN'"
+    "checkpoints of a run", f"{EACH}[^{kinds.CONTROL}]{{1,1000}}", "write it as 'checkpoint of RUN'"
 )
 EXIT_CODE = Limits(at_least=0, at_most=255)
 
@@ -129,3 +130,8 @@ class RunSpec:
         {}, "several programs of the run, by name: one is the main role, the others are services (docs/guides/roles.md)"
     )
     sweep: SweepKeys | None = key(None, "makes several runs from this one, with different values of some keys")
+
+    @property
+    def judged(self) -> str:
+        """The run whose checkpoints it judges, by its folder in a plan; '' for none."""
+        return (self.each or "").removeprefix(EACH)

@@ -110,9 +110,9 @@ def launch_order(
 
 def _of_another(plan: Plan) -> dict[str, Any]:
     """What a run judges: the checkpoints of another run."""
-    if not plan.run.each:
+    if not plan.run.judged:
         return {}
-    other = RunFolder(Path(plan.run.each.partition(" of ")[2]))
+    other = RunFolder(Path(plan.run.judged))
     folder = command.checkpoints(read_plan(other, 1), other)
     return {"each": True, "newest": plan.run.newest, "judges": str(folder), "of_run": str(other.folder)}
 

@@ -124,6 +124,7 @@ def binds(plan: Plan, image: Image) -> tuple[Bind, ...]:
     return (
         Bind(str(plan.folder)),
         *((Bind(folder),) if (folder := plan.run.checkpoints.folder) and os.path.isabs(folder) else ()),
+        *((Bind(run, read_only=True),) if (run := plan.run.judged) else ()),
         *((Bind(str(packed.parent), read_only=True),) if packed and packed.exists() else ()),
         *command.needed(image.bound_training, site.host_mpi),
         *(Bind.parse(text) for text in site.bind),

@@ -18,7 +18,7 @@ from torusrun.orchestrator.keys.load import Loaded, RunSource, load
 from torusrun.orchestrator.keys.main_role import image_of
 from torusrun.orchestrator.keys.nodes import KeyValue
 from torusrun.orchestrator.keys.paths import absolute, expanded
-from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
+from torusrun.orchestrator.keys.run import EACH, NO_CODE, RunSpec
 from torusrun.orchestrator.keys.shared import Notify, Secret, plain, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.keys.write import as_written
@@ -240,8 +240,7 @@ def plan(
     if run.each:
         from torusrun.orchestrator.run.folder import index  # imported late: few runs judge another
 
-        what, _, word = run.each.rpartition(" ")
-        run = replace(run, each=f"{what} {index.find(word).folder}")
+        run = replace(run, each=f"{EACH}{index.find(run.judged).folder}")
     run_id = run_id or new_id(loaded.run.name)
     folder = absolute(loaded.site.runs) / run_id
     return Plan(
