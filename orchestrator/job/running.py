@@ -142,8 +142,9 @@ class Running:
 
     def _hang_watch(self) -> HangWatch:
         query = partial(self.launcher.send_signal, signal.SIGUSR1)
-        besides = partial(getattr, self.relay, "of_services_bytes")
-        return HangWatch(self.plan, self.folder, self.attempt, self.placement, query, besides)
+        return HangWatch(
+            self.plan, self.folder, self.attempt, self.placement, query, lambda: self.relay.of_services_bytes
+        )
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)
