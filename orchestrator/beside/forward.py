@@ -19,6 +19,7 @@ from torusrun.orchestrator.beside.shell import Beside, beside
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.poll import look
+from torusrun.orchestrator.run.state.roles import port_of
 from torusrun.orchestrator.schedulers import client
 
 PROGRAM = "torusrun.orchestrator.beside.leading"
@@ -27,13 +28,19 @@ GONE_LOOK_S = 60.0  # between looks for an attempt without a record of its end: 
 Start = Callable[[Streams], int]
 
 
-def forward(run: RunFolder, port: int, *, rank: int, listen: str) -> int:
+def forward(run: RunFolder, port: int | str, *, rank: int, listen: str, role: str = "") -> int:
     """Lead a local port (base/listening.py) to `port` on the host of a rank; DONE at the attempt's end.
 
-    Raises UserError if the run is not running or has no such rank, or if the local port cannot be opened.
+    A `port` in words is a role: its own port, on its first rank's host. Raises UserError if the run is not running or
+    has no such rank, or if the local port cannot be opened.
     """
-    read_place(port, listen)  # a mistake in the request comes before the state of the run
-    place = beside(run, rank)
+    if isinstance(port, str):
+        read_place(1, listen)
+        place = beside(run, 0, port)
+        port = port_of(place.attempt, port)
+    else:
+        read_place(port, listen)  # a mistake in the request comes before the state of the run
+        place = beside(run, rank, role)
     here = client.of(place.plan.site).scheduler.traits.one_machine or place.host == socket.gethostname()
     listening = Listening(port, listen, here=here)
     words = process.module(place.plan.python, PROGRAM, str(port))

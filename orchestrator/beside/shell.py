@@ -20,30 +20,32 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.poll import look
+from torusrun.orchestrator.run.state.roles import rank_of
 from torusrun.orchestrator.schedulers import client
 
 
-def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool) -> int:
-    """Run `command`, or a shell if it is empty, on the host of a rank of a run; its exit code.
+def shell(run: RunFolder, rank: int, command: Sequence[str], *, terminal: bool, role: str = "") -> int:
+    """Run `command`, or a shell if it is empty, on the host of a rank of a run, or of a role of it; its exit code.
 
     In a held allocation, rank 0 is on the first host. Raises UserError if the run is not running or has no such rank,
     SiteError if its host cannot be reached.
     """
-    place = beside(run, rank)
+    place = beside(run, rank, role)
     inside = process.module(
-        place.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", place.attempt.folder, str(rank)
+        place.plan.python, "torusrun.orchestrator.job.ranks.beside_rank", place.attempt.folder, str(place.rank)
     )
     return place.start([f"TERM={os.environ.get('TERM', 'dumb')}", *inside, *command], terminal=terminal)
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A host of a running attempt, and its job."""
+    """The host of a rank of a running attempt, and its job."""
 
     attempt: Attempt
     plan: Plan
     job: str
     host: str
+    rank: int  # in the launch
 
     def start(self, words: Sequence[str], *, terminal: bool, streams: Streams | None = None) -> int:
         """Run variables and a command, the words of `env`, on the host; the exit code.
@@ -58,19 +60,20 @@ class Beside:
         return asked.shell(self.job, self.host, argv, terminal=terminal, streams=streams)
 
 
-def beside(run: RunFolder, rank: int) -> Beside:
-    """The host of a rank of a run. Raises as `shell` does."""
+def beside(run: RunFolder, rank: int, role: str = "") -> Beside:
+    """The host of a rank of a run, or of a role of it. Raises as `shell` does."""
     index.own(run)
     seen = look(run)
     if seen.state is not State.RUNNING or seen.job is None:
         raise UserError(f"{run.run_id} is {seen.state.value} ({seen.reason}): this needs a running rank")
     attempt = run.attempt(seen.attempt)
-    host = _host(run, attempt, rank)
+    host, rank = _host(run, attempt, rank, role)
     started = ledger.last(ledger.events(run.ledger), Started, seen.attempt)
-    return Beside(attempt, read_plan(run, seen.attempt), started.job if started else seen.job, host)
+    return Beside(attempt, read_plan(run, seen.attempt), started.job if started else seen.job, host, rank)
 
 
-def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:
+def _host(run: RunFolder, attempt: Attempt, rank: int, role: str) -> tuple[str, int]:
+    """(the host of a rank of a role, the rank's number in the launch)."""
     kept = read_object(attempt.placement)
     if kept is None:
         raise UserError(f"{run.run_id}: its ranks have not been placed yet; try again in a moment")
@@ -78,6 +81,7 @@ def _host(run: RunFolder, attempt: Attempt, rank: int) -> str:
         slots = Placement.from_json(kept).slots
     except (KeyError, TypeError, ValueError):
         raise damaged(attempt.placement, "it is not a placement") from None
+    rank = rank_of(run.run_id, attempt, role, rank)
     if not 0 <= rank < len(slots):
         raise UserError(f"--rank {rank}: {run.run_id} has ranks 0 to {len(slots) - 1}")
-    return slots[rank].host
+    return slots[rank].host, rank

@@ -112,25 +112,25 @@ class Run:
 
         return origin(self.folder, self.status()).as_json()
 
-    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
-        """Run a command, or a shell, on the host of a running rank, in its image; its exit code.
+    def shell(self, *command: str, rank: int = 0, role: str = "", terminal: bool = False) -> int:
+        """Run a command, or a shell, on the host of a running rank (of a role), in its image; its exit code.
 
         It uses this process's own input and output. Raises UserError if the run is not running.
         """
         from torusrun.orchestrator.beside.shell import shell  # imported late: only this function needs its room
 
-        return shell(self.folder, rank, command, terminal=terminal)
+        return shell(self.folder, rank, command, terminal=terminal, role=role)
 
-    def forward(self, port: int, *, rank: int = 0, listen: str = "") -> int:
-        """Forward a local port to `port` on the host of a rank until the attempt ends; then 0.
+    def forward(self, port: int | str, *, rank: int = 0, role: str = "", listen: str = "") -> int:
+        """Forward a local port to `port` on the host of a rank (of a role) until the attempt ends; then 0.
 
-        The local port is `listen` ('6007', '0.0.0.0:6007'), or `port` or a free one of loopback; its address is
-        printed. Raises UserError if the run is not running or the port cannot be opened, SiteError if the connection
-        breaks.
+        A role's name in place of `port` is its own port. The local port is `listen` ('6007', '0.0.0.0:6007'), or `port`
+        or a free one of loopback; its address is printed. Raises UserError if the run is not running or the port cannot
+        be opened, SiteError if the connection breaks.
         """
         from torusrun.orchestrator.beside.forward import forward
 
-        return forward(self.folder, port, rank=rank, listen=listen)
+        return forward(self.folder, port, rank=rank, listen=listen, role=role)
 
     def wait_until_held(self) -> View:
         """Wait until a held allocation takes attempts, or is over; its last view."""

@@ -101,15 +101,16 @@ class RunThere(OnLoginNode, Run):
         )
         return origin
 
-    def shell(self, *command: str, rank: int = 0, terminal: bool = False) -> int:
+    def shell(self, *command: str, rank: int = 0, role: str = "", terminal: bool = False) -> int:
         """As in `Run`. Raises LinkLost if the link breaks, which ends the command."""
-        return call.interact(self.known.host, ["shell", self.id, f"--rank={rank}", "--", *command], terminal=terminal)
+        words = ["shell", self.id, *_beside(rank, role), "--", *command]
+        return call.interact(self.known.host, words, terminal=terminal)
 
-    def forward(self, port: int, *, rank: int = 0, listen: str = "") -> int:
+    def forward(self, port: int | str, *, rank: int = 0, role: str = "", listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
         from torusrun.orchestrator.remote.tunnel import forward
 
-        return forward(self.known, port, rank, listen)
+        return forward(self.known, port, _beside(rank, role), listen)
 
     def wait_until_held(self) -> View:
         while not ((view := self.status()).state.over or view.reason.startswith(HELD)):
@@ -209,6 +210,11 @@ def page(runs: Sequence[Known]) -> str:
     if other := objection(text):
         raise BadAnswer(f"{host.address}: its page has {other}, which no page of torusrun has; it is not kept")
     return text
+
+
+def _beside(rank: int, role: str) -> list[str]:
+    """The options that name a rank."""
+    return [f"--rank={rank}", *([f"--role={role}"] if role else [])]
 
 
 def _options(made: Changes, force: bool) -> list[str]:

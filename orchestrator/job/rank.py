@@ -143,7 +143,7 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
             with contextlib.ExitStack() as over:
                 of_this = replace(rank, judgement=judgement.variables) if judgement else rank
                 child = begin(of_this, lock, log, held, over if judgement else held, roles)
-                _record_start(rank, child.pid)
+                _record_start(rank, child.pid, restarts=rank.role.restart - again)
                 if rank.slot.local_rank == 0 and not monitored:
                     watched.enter_context(_monitor(rank, cores))
                     monitored = True
@@ -171,10 +171,11 @@ def _judge(rank: Rank, program: RankProgram, log: int) -> Judge | None:
     return Judge(rank, program, log)
 
 
-def _record_start(rank: Rank, pid: int) -> None:
+def _record_start(rank: Rank, pid: int, restarts: int) -> None:
     """Record where the rank runs; its wrapper touches the record of the first rank of a host as a sign of life."""
     where = {"rank": rank.number, "host": rank.slot.host, "local_rank": rank.slot.local_rank}
     start = {**where, "pid": pid, "wrapper": os.getpid(), "started_s": time.time()}
+    start |= {"restarts": restarts} if restarts else {}
     write_json(rank.attempt.rank_start(rank.number), start)
 
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from torusrun.orchestrator.base import process
@@ -26,15 +27,16 @@ LOOK_S = 0.05
 MOST_BYTES = 1 << 16  # of what the verb prints before its address
 
 
-def forward(known: Known, port: int, rank: int, listen: str) -> int:
+def forward(known: Known, port: int | str, beside: Sequence[str], listen: str) -> int:
     """Lead a local port to `port` beside a rank there, until the verb there ends; its exit code.
 
-    Raises UserError if a port cannot be opened, LinkLost if the link breaks.
+    A `port` in words is a role. `beside` are the options that name the rank. Raises UserError if a port cannot be
+    opened, LinkLost if the link breaks.
     """
     if not known.host.by_ssh:
         raise UserError(f"{known.host.address}: only `ssh` leads to a port there, and fabric connects to this site")
-    listening = Listening(port, listen)
-    verb = _Verb(known, port, rank)
+    listening = Listening(port, listen) if isinstance(port, int) else Listening(1, listen, here=True)
+    verb = _Verb(known, str(port), beside)
     if not (far_port := verb.port()):
         return verb.ended()
     with tempfile.TemporaryDirectory(prefix="torusrun-") as folder:
@@ -42,7 +44,7 @@ def forward(known: Known, port: int, rank: int, listen: str) -> int:
         tunnel = process.converse(known.host.tunnel(path, far_port))
         try:
             _wait_for(tunnel, path, known.host)
-            listening.announce(f"port {port} beside {known.run}")
+            listening.announce(f"port {port} beside {known.run}" if isinstance(port, int) else f"{port} of {known.run}")
             listening.serve(lambda link: _lead(link, path), lambda: verb.over or tunnel.poll() is not None)
             return verb.ended()
         finally:
@@ -53,11 +55,11 @@ def forward(known: Known, port: int, rank: int, listen: str) -> int:
 class _Verb:
     """The verb on the login node, run by a thread."""
 
-    def __init__(self, known: Known, port: int, rank: int) -> None:
+    def __init__(self, known: Known, port: str, beside: Sequence[str]) -> None:
         self._host, self.over = known.host, False
         self._printed, self._code = bytearray(), SITE_FAILED
         self._error: TorusrunError | None = None
-        words = call.words("forward", known.run, str(port), f"--rank={rank}", f"--listen={HERE}:0", "--quiet")
+        words = call.words("forward", known.run, port, *beside, f"--listen={HERE}:0", "--quiet")
         self._thread = threading.Thread(target=self._run, args=(words,), daemon=True)
         self._thread.start()
 

@@ -17,7 +17,8 @@ from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan.missing import how_to_install
 from torusrun.orchestrator.show.advice import ADVICE
-from torusrun.orchestrator.show.logs.files import Logs, bad_ends, who, written_s
+from torusrun.orchestrator.show.logs.files import Logs
+from torusrun.orchestrator.show.logs.ranks import bad_ends, who, written_s
 
 MOST_ENDS = 8
 MOST_LINES = 40  # of the first error: its end
@@ -49,7 +50,14 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         failed = [
-            {"rank": end.rank, "host": end.host, "ended_s": end.ended_s, "words": end.words} for end in self.failed
+            {
+                "rank": end.rank,
+                **({"role": end.role, "role_rank": end.role_rank} if end.role else {}),
+                "host": end.host,
+                "ended_s": end.ended_s,
+                "words": end.words,
+            }
+            for end in self.failed
         ]
         return {**asdict(replace(self, failed=())), "state": self.state.value, "failed": failed}
 
@@ -138,7 +146,7 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, Sequence[str]]:
     """
     if rank is not None:
         lines = read_last(logs.attempt.rank_log(rank)).lines
-        return (f"rank {rank}", lines[-MOST_LINES:]) if lines else ("", ())
+        return (logs.named(rank), lines[-MOST_LINES:]) if lines else ("", ())
     known = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
     if known:
         _, origin, error = min(known, key=lambda one: one[0])

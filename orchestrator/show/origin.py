@@ -208,6 +208,7 @@ class RunOrigin:
             "took_s": facts.account.productive_s if facts.account else None,
             "reproduces": self.original or None,
             "compared": self.compared.as_json() if self.compared else None,
+            **({"roles": [role.as_json() for role in facts.roles]} if facts.roles else {}),
         }
         return {key: self._shown(value) for key, value in record.items()}
 

@@ -13,6 +13,7 @@ examples:
   torusrun logs last
   torusrun logs last -n 50
   torusrun logs last --rank 3 --follow
+  torusrun logs last --role rollout
   torusrun logs last --all --grep 'loss|warning'
   torusrun logs last --all --attempt all --since 10m --times
   torusrun logs last --errors
@@ -47,6 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--errors", action="store_true", help="the last error of each rank, and the ranks that ended badly"
     )
+    shared_arguments.role(parser)
     parser.add_argument("--attempt", metavar="N", type=_attempt, help="an earlier one, or 'all'; default: the newest")
     parser.add_argument(
         "--tail", "-n", metavar="N", type=_lines, help="only the last N lines that exist already, read from the end"
@@ -91,9 +93,11 @@ def run(args: argparse.Namespace) -> int:
     args.raw = output.is_file(sys.stdout) if args.raw is None else args.raw
     rank = None if args.all or args.errors else args.rank
     since_s = None if args.since is None else selection.moment("--since", args.since)
-    reading = Reading(find(args.run_id), Filter(rank, args.attempt, since_s, _compiled(args.grep), args.tail))
-    if args.follow and rank is not None and not reading.newest.wrote(rank):
-        _say_why_it_waits(reading, rank)
+    chosen = Filter(rank, args.attempt, since_s, _compiled(args.grep), args.tail, args.role)
+    reading = Reading(find(args.run_id), chosen)
+    first = reading.newest.rank(rank, args.role)
+    if args.follow and first is not None and not reading.newest.wrote(first):
+        _say_why_it_waits(reading, first)
     lines = reading.failures() if args.errors else reading.lines(until_over=args.follow)
     untimed = _print(lines, times=args.times, raw=args.raw, flush=args.follow)
     if untimed is None:
@@ -139,7 +143,7 @@ def _say_why_there_are_none(reading: Reading, args: argparse.Namespace) -> None:
     from torusrun.orchestrator.show.logs.files import LogLine
 
     chosen = reading.filter.pattern or reading.filter.since_s is not None
-    rank = reading.filter.rank
+    rank = reading.newest.rank(reading.filter.rank, args.role)
     if args.errors:
         why, end = reading.newest.failure()
         none = f"no error, and no rank that ended badly{f'; {why}' if why else ''}"

@@ -94,6 +94,11 @@ def run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN)
 
 
+def role(parser: argparse.ArgumentParser) -> None:
+    """Add the option that makes --rank the number of a rank among those of a role."""
+    parser.add_argument("--role", metavar="NAME", default="", help="of this role; default: the main role")
+
+
 def filters(parser: argparse.ArgumentParser, *, times: bool = True) -> None:
     """Add the options that select runs by their facts, which `selection` reads; `times` of their submission, too."""
     parser.set_defaults(since=None, before=None)

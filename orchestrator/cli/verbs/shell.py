@@ -5,6 +5,7 @@ For a held allocation (`torusrun hold`) it runs on the first host. Its exit code
 examples:
   torusrun shell last
   torusrun shell last --rank 3
+  torusrun shell last --role rollout
   torusrun shell last -- nvidia-smi
 """
 
@@ -23,11 +24,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
     )
-    parser.usage = "torusrun shell [-h] [--rank N] RUN [-- COMMAND ...]"
+    shared_arguments.role(parser)
+    parser.usage = "torusrun shell [-h] [--rank N] [--role NAME] RUN [-- COMMAND ...]"
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import open_run
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return open_run(args.run_id).shell(*args.command, rank=args.rank, terminal=terminal)
+    return open_run(args.run_id).shell(*args.command, rank=args.rank, role=args.role, terminal=terminal)

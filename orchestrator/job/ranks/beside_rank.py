@@ -47,6 +47,11 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     inherited = _inherited(attempt, rank)
     of_rank = Rank(rank, attempt, order, placement)
     own = of_rank.variables(_meets(of_rank), inherited)
+    if of_rank.role.name:
+        from torusrun.orchestrator.job.ranks.roles import Roles
+
+        roles = Roles(of_rank, None)
+        own = {**roles.filled(replace(of_rank.role.program, environment=own)).environment, **roles.variables()}
     secret = secrets_of(attempt, order.secrets)
     own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
     if not (image := of_rank.role.container):

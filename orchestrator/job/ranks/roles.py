@@ -45,12 +45,15 @@ class RolePlace:
 
 
 class Roles:
-    """The roles of an attempt, for the wrapper of `rank`. Raises SiteError if a role never records where it is."""
+    """The roles of an attempt, for the wrapper of `rank`. Raises SiteError if a role never records where it is.
 
-    def __init__(self, rank: Rank, held: contextlib.ExitStack) -> None:
+    Without `held`, no port is opened: this is for a program beside the rank.
+    """
+
+    def __init__(self, rank: Rank, held: contextlib.ExitStack | None) -> None:
         self.rank = rank
         self._port: socket.socket | None = None
-        if rank.leads:
+        if rank.leads and held:
             self._port = held.enter_context(open_meeting(rank.attempt.role_place(rank.role.name), self.interface))
         self.places = {role.name: self._place(role.name) for role in rank.order.roles}
 

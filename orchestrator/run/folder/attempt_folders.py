@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import defaultdict
@@ -10,6 +11,7 @@ from itertools import islice
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.folder.shown_plan import as_grid
 
@@ -62,3 +64,12 @@ def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, dict[str, list[int
     except (SiteError, TypeError, ValueError):
         return None, {}
     return as_grid(kept.get("grid")), hosts
+
+
+def roles(attempt: Attempt) -> dict[tuple[int, str], str]:
+    """The role of each (rank, host), in the order of ranks; {} in a run without roles, or before it is placed."""
+    with contextlib.suppress(SiteError, TypeError, ValueError):
+        kept = read_object(attempt.placement) or {}
+        named = zip(kept.get("slots", ()), kept.get("roles") or (), strict=False)
+        return {(int(rank), plain(host)): plain(name) for (rank, host, *_), name in named}
+    return {}

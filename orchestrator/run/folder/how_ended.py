@@ -192,9 +192,13 @@ def listed(ranks: Collection[int]) -> str:
 
 
 def name(placement: Placement, rank: int) -> str:
-    """'rank 3 (node2, local rank 1)'."""
+    """'rank 3 (node2, local rank 1)'; in a run with roles 'rollout rank 0 (node2, local rank 0)', as in its role."""
     slot = placement.slots[rank]
-    return f"rank {rank} ({slot.host}, local rank {slot.local_rank})"
+    if not slot.role:
+        return f"rank {rank} ({slot.host}, local rank {slot.local_rank})"
+    peers = placement.of_role(slot.role)
+    local_rank = sum(peer.host == slot.host and peer.rank < rank for peer in peers)
+    return f"{slot.role} rank {rank - peers[0].rank} ({slot.host}, local rank {local_rank})"
 
 
 def _shown_by(end: RankEnd) -> dict[str, object]:

@@ -38,6 +38,7 @@ class Planned:
     notices: tuple[str, ...] = ()  # the moments of notices, if there are any
     command: bool = False  # whether the run is a user's program, which need not record steps
     pattern: bool = False  # whether the steps of a user's program are read from its log
+    roles: bool = False  # whether it has services
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
@@ -86,6 +87,7 @@ def read(path: Path) -> Planned | None:
         notices=_moments(spec.get("notify"), site.get("notify")),
         command=bool(spec.get("command")),
         pattern=bool(isinstance(spec.get("metrics"), dict) and spec["metrics"].get("pattern")),
+        roles=bool(spec.get("roles")),
     )
 
 

@@ -22,6 +22,7 @@ from torusrun.orchestrator.run.state import attempts, next_attempt
 from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.run.state.pace import RunProgress, progress
 from torusrun.orchestrator.run.state.remarks import now_by_writer_s, remarks, waiting
+from torusrun.orchestrator.run.state.roles import main_started, roles, unready
 from torusrun.orchestrator.run.state.view import View
 
 TAIL_BYTES = 16_384
@@ -116,7 +117,10 @@ class Record:
         shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
-        remarked = remarks(self.folder.attempt(self.attempt), now_s) if works else ""
+        attempt = self.folder.attempt(self.attempt)
+        seen = roles(attempt) if works and self.plan and self.plan.roles else {}
+        not_ready, begun = unready(seen, now_s), main_started(seen)
+        remarked = remarks(attempt, now_s, not_ready if begun else "") if works else ""
         grid, hosts, grid_reason = self._place()
         forecast = None if status.state.over else shown_plan.read_forecast(self.folder)
         return View(
@@ -149,10 +153,11 @@ class Record:
             of_roles=at.of_roles,
             network=plain(network.network) if network else "",
             grid_reason=plain(grid_reason),
-            waiting="" if damage else plain(self._waiting(status, own, now_s)),
+            waiting="" if damage else plain(self._waiting(status, own, now_s, "" if begun else not_ready)),
             cause=status.cause.value if status.state.over else "",
             left_out=plain(listed(submitting.left_out)) if submitting else "",
             forecast_s=(forecast.total_s, *forecast.bounds_s) if forecast else (),
+            roles={name: role.state for name, role in seen.items()},
         )
 
     def _progress(self, rows: list[dict[str, Any]], started: Started | None, now_s: float | None) -> RunProgress:
@@ -166,12 +171,13 @@ class Record:
             return at
         return progress(rows, self.attempt, started_s, now_by_writer_s(file, last_s, now_s))
 
-    def _waiting(self, status: Status, rows: list[dict[str, Any]], now_s: float) -> str:
+    def _waiting(self, status: Status, rows: list[dict[str, Any]], now_s: float, unready: str) -> str:
         if self.end or self.done or allocation.is_held(self.folder):
             return ""
         command, pattern = (self.plan.command, self.plan.pattern) if self.plan else (False, False)
         attempt = self.folder.attempt(self.attempt)
-        return waiting(status, self.events, attempt, rows, command=command, pattern=pattern, now_s=now_s)
+        how: dict[str, Any] = {"command": command, "pattern": pattern, "now_s": now_s, "unready": unready}
+        return waiting(status, self.events, attempt, rows, **how)
 
     def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
         """Whether the run is a user's program that has recorded nothing: this need not be a pause."""

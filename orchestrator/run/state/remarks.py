@@ -34,10 +34,13 @@ KEPT_S = 60.0  # a known difference of clocks
 _known: dict[tuple[int, int], tuple[float, float]] = {}  # by device and setting of the clock: time.monotonic(), answer
 
 
-def remarks(attempt: Attempt, now_s: float) -> str:
-    """What is suspected of a running attempt at `now_s` (of time.time()), and which ranks are slow; '' if nothing."""
+def remarks(attempt: Attempt, now_s: float, unready: str = "") -> str:
+    """What is suspected of a running attempt at `now_s` (of time.time()), and which ranks are slow; '' if nothing.
+
+    `unready` are services that are not ready, in words.
+    """
     slow = Slow.read(attempt.slow)
-    return "; ".join(filter(None, (_silence(attempt, now_s), slow.words if slow else "")))
+    return "; ".join(filter(None, (_silence(attempt, now_s), unready, slow.words if slow else "")))
 
 
 def _silence(attempt: Attempt, now_s: float) -> str:
@@ -91,18 +94,21 @@ def waiting(
     command: bool,
     pattern: bool = False,
     now_s: float = 0.0,
+    unready: str = "",
 ) -> str:
     """Why an attempt has no step yet; '' if it has a step, is over, or the records do not say.
 
     `rows` are the metrics of this attempt alone. A `command` need not record steps; once it runs, its log says more. If
-    its steps are read from its log by a `pattern`, this should have matched a minute after the start, at `now_s`.
+    its steps are read from its log by a `pattern`, this should have matched a minute after the start, at `now_s`. The
+    services that are `unready` are why the main role has not begun.
     """
     if any(row["event"] != START for row in rows):
         return ""
     if status.state is State.RUNNING:
         began = last(events, Started, attempt.number)
         first = last(events, Submitting, 1)
-        waits = _at_work(attempt, began, bool(rows), command, first.after_ready if first else {})
+        awaited = first.after_ready if first else {}
+        waits = _at_work(attempt, began, bool(rows), command, awaited=awaited, unready=unready)
         if not waits and pattern and began and now_s - began.time_s > UNMATCHED_S and _has_text(attempt.rank_log(0)):
             waits = "metrics.pattern matches no line of rank 0's log so far"
     else:
@@ -112,7 +118,9 @@ def waiting(
     return "; ".join(filter(None, (waits, resumes))) if waits or status.state is State.PENDING else ""
 
 
-def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool, awaited: Mapping[str, str]) -> str:
+def _at_work(
+    attempt: Attempt, began: Started | None, met: bool, command: bool, *, awaited: Mapping[str, str], unready: str
+) -> str:
     if met:
         return "the ranks have met; the first step is not recorded yet"
     if not began:
@@ -123,8 +131,11 @@ def _at_work(attempt: Attempt, began: Started | None, met: bool, command: bool, 
         if awaited and attempt.pulse.exists():
             return f"it waits for {' and '.join(f'{role} of {Path(run).name}' for role, run in awaited.items())}"
         return "the hosts are put in order" if attempt.pulse.exists() else "the job starts on its first node"
-    started, ranks = len(attempt_folders.recorded(attempt)["start"]), math.prod(began.grid or ())
+    ranks = math.prod(began.grid or ())
+    started = sum(rank < ranks for rank in attempt_folders.recorded(attempt)["start"])  # without those of services
     if started < ranks:
+        if unready:
+            return unready
         copying = "; each node copies the image" if _copies(attempt) else ""
         return f"{started} of {counted(ranks, 'rank')} started{copying}"
     if command:

@@ -63,6 +63,7 @@ class View:
     cause: str = ""  # why it ended (base/states.py)
     left_out: str = ""  # the bad hosts that its request left out, as in 'n3 (lost twice)'
     forecast_s: tuple[float, ...] = ()  # of all steps, at submit, with bounds at 90 % if any; () once it is over
+    roles: Mapping[str, str] = field(default_factory=dict)  # while it runs, their states (roles.py); {} without roles
 
     @property
     def remarks(self) -> str:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +26,12 @@ from torusrun.orchestrator.run.folder.copying import written
 from torusrun.orchestrator.run.folder.events import Ended
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_times import LogTimes
-from torusrun.orchestrator.run.folder.records import End, RankEnd
+from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.poll import standing
 from torusrun.orchestrator.run.state.record import Record, read_record
+from torusrun.orchestrator.run.state.roles import labels, rank_of, roles, unready
+from torusrun.orchestrator.show.logs.ranks import who
 
 BLOCK_BYTES = whole_lines.BLOCK_BYTES
 
@@ -173,25 +176,46 @@ class Logs:
     def ranks(self) -> int:
         return self.record.plan.ranks if self.record.plan else 1
 
-    def check(self, rank: int | None) -> None:
-        """Raise UserError if the run has no such rank."""
-        if rank is not None and (rank < 0 or (self.record.plan and rank >= self.ranks)):
-            raise UserError(f"{self.run.run_id} has no rank {rank}: its ranks are 0 to {self.ranks - 1}")
+    @cached_property
+    def labels(self) -> dict[int, str]:
+        """'rollout 0' for the log of each rank of a run with roles; {} for other runs."""
+        return labels(self.attempt) if self.record.plan and self.record.plan.roles else {}
 
-    def files(self, rank: int | None = None) -> list[tuple[str, Path]]:
-        """The file of a rank, or (None) the files of the job and of all ranks, each with the origin of its lines."""
+    def origin(self, rank: int) -> str:
+        """What stands before the lines of a rank: its number, or its role and its number in it."""
+        width = max(map(len, self.labels.values()), default=len(str(self.ranks - 1)))
+        return f"{self.name}{self.labels.get(rank, str(rank)):>{width}} | "
+
+    def named(self, rank: int) -> str:
+        """'rank 3', or 'rollout rank 0'."""
+        return who(self.labels.get(rank, str(rank)))
+
+    def rank(self, number: int | None, role: str = "") -> int | None:
+        """The number in the launch of a rank of a role. Raises UserError if the run has no such role or rank."""
+        if number is None:
+            return None
+        if role or self.labels:
+            return rank_of(self.run.run_id, self.attempt, role, number)
+        if number < 0 or (self.record.plan and number >= self.ranks):
+            raise UserError(f"{self.run.run_id} has no rank {number}: its ranks are 0 to {self.ranks - 1}")
+        return number
+
+    def files(self, rank: int | None = None, role: str = "") -> list[tuple[str, Path]]:
+        """The file of a rank, or (None) the files of the job and of all ranks, each with the origin of its lines.
+
+        With a `role` they are those of its ranks alone.
+        """
         if rank is not None:
             return [(self.name, self.attempt.rank_log(rank))]
         try:
             names = os.listdir(self.attempt.logs)
         except OSError:
             names = []
-        width = len(str(self.ranks - 1))
         logs = sorted(int(match[1]) for name in names if (match := RANK_LOG.fullmatch(name)))
         job = f"{self.name}job | "
-        return [(job, self.attempt.stdout), (job, self.attempt.stderr)] + [
-            (f"{self.name}{number:{width}} | ", self.attempt.rank_log(number)) for number in logs
-        ]
+        of_job = [] if role else [(job, self.attempt.stdout), (job, self.attempt.stderr)]
+        chosen = [number for number in logs if not role or self.labels.get(number, "").rpartition(" ")[0] == role]
+        return of_job + [(self.origin(number), self.attempt.rank_log(number)) for number in chosen]
 
     def safe(self, line: str) -> str:
         """A line that is safe to print: a line of another user's run cannot control the terminal."""
@@ -208,13 +232,18 @@ class Logs:
         """Why a rank's log is empty, in one line, and the end of its job's output if that explains a failure."""
         status = self.status()
         if status.state is State.PENDING:
-            return f"rank {rank} has not begun: {self._words(status)}", []
+            return f"{self.named(rank)} has not begun: {self._words(status)}", []
         if status.state not in (State.RUNNING, State.COMPLETED):
             words, lines = self.failure()
-            return f"rank {rank} wrote nothing; {words}", lines
+            return f"{self.named(rank)} wrote nothing; {words}", lines
         wrote = "has written nothing yet" if status.state is State.RUNNING else "wrote nothing"
         shown = f"; `torusrun watch {plain(self.run.run_id)}` shows its steps" if self.run.metrics.exists() else ""
-        return f"rank {rank} {wrote}{shown}", []
+        waits = f"; {not_ready}" if (not_ready := self._unready(status)) else ""
+        return f"{self.named(rank)} {wrote}{shown}{waits}", []
+
+    def _unready(self, status: Status) -> str:
+        """The services for which the ranks may wait, in words."""
+        return unready(roles(self.attempt), time.time()) if self.labels and status.state is State.RUNNING else ""
 
     def failure(self) -> tuple[str, list[str]]:
         """How the attempt ended, and the end of its job's output; ('', []) unless it ended without success."""
@@ -249,14 +278,6 @@ class Logs:
         return "stdout", []
 
 
-def written_s(path: Path) -> float:
-    """When a file was last written, in seconds of its file system's clock; infinite if it cannot be read."""
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return float("inf")
-
-
 def logs(run: RunFolder, attempt: int | None = None) -> Logs:
     """The logs of an attempt, by default of the newest. Raises UserError if there is no such attempt."""
     record = read_record(run)
@@ -276,20 +297,3 @@ def named(found: Iterable[Logs]) -> list[Logs]:
     """These logs by attempt; each has its attempt's name if there are several."""
     known = sorted(found, key=lambda one: one.attempt.number)
     return [replace(one, name=f"#{one.attempt.number} " if len(known) > 1 else "") for one in known]
-
-
-def bad_ends(attempt: Attempt) -> list[RankEnd]:
-    """The ends of the ranks that failed, by time. Records that cannot be read are left out."""
-    ends = []
-    for rank in attempt_folders.recorded(attempt)["end"]:
-        with contextlib.suppress(SiteError):
-            ends.append(RankEnd.read(attempt.rank_end(rank)))
-    return sorted((end for end in ends if end.failed), key=lambda end: end.ended_s)
-
-
-def who(origin: str) -> str:
-    """Who wrote lines with this origin: 'rank 3', 'the job', 'rank 3 of attempt 2'."""
-    name = origin.removesuffix(" | ").rpartition("#")[2].strip()
-    attempt, _, name = name.rpartition(" ") if "#" in origin else ("", "", name)
-    writer = f"rank {name}" if name.isdecimal() else f"the {name}"
-    return f"{writer} of attempt {attempt.strip()}" if attempt else writer

@@ -24,12 +24,11 @@ from torusrun.orchestrator.show.logs.files import (
     LogLine,
     Logs,
     all_logs,
-    bad_ends,
     logs,
     named,
     tail,
-    who,
 )
+from torusrun.orchestrator.show.logs.ranks import bad_ends, who
 from torusrun.training.counted import first_of
 
 SMALLEST_BLOCK_BYTES = 4096
@@ -77,11 +76,12 @@ class Filter:
     already, the last `last` are kept; None: all.
     """
 
-    rank: int | None = None
+    rank: int | None = None  # among those of `role`
     attempt: int | None = None
     since_s: float | None = None
     pattern: re.Pattern[str] | None = None
     last: int | None = None
+    role: str = ""  # '': of `rank` the main role, else all
 
     @property
     def chooses(self) -> bool:
@@ -94,17 +94,17 @@ class Filter:
         return self.pattern is None or self.pattern.search(line.text) is not None
 
 
-def failures(logs: Logs) -> Iterator[LogLine]:
-    """The last error of the job and of each rank, each once, then the ranks that failed, by time.
+def failures(logs: Logs, role: str = "") -> Iterator[LogLine]:
+    """The last error of the job and of each rank (or of those of a role), each once, then those that failed, by time.
 
     The rank that ended first comes first. A rank without such an error has its last lines.
     """
-    ends = bad_ends(logs.attempt)
+    ends = [end for end in bad_ends(logs.attempt) if role in ("", end.role)]
     bad = sorted(ends, key=lambda end: end.cut_off)
     order = {logs.attempt.rank_log(end.rank): place for place, end in enumerate(bad)}
     first, also = dict[tuple[str, ...], str](), dict[str, list[str]]()
     told: set[Path] = set()
-    for origin, path in sorted(logs.files(), key=lambda file: order.get(file[1], len(order))):
+    for origin, path in sorted(logs.files(role=role), key=lambda file: order.get(file[1], len(order))):
         if not (error := read_last(path)).known:
             continue
         told.add(path)
@@ -118,8 +118,7 @@ def failures(logs: Logs) -> Iterator[LogLine]:
     for end in ends:
         yield LogLine(end.ended_s, logs.name, plain(end.words))
         if (path := logs.attempt.rank_log(end.rank)) not in told:
-            origin = f"{logs.name}{end.rank:{len(str(logs.ranks - 1))}} | "
-            yield from (LogLine(None, origin, line) for line in tail(path, TAIL_LINES))
+            yield from (LogLine(None, logs.origin(end.rank), line) for line in tail(path, TAIL_LINES))
 
 
 @dataclass
@@ -144,7 +143,8 @@ class Reading:
 
     def failures(self) -> Iterator[LogLine]:
         """The errors and the failed ranks that there are, by attempt."""
-        yield from self._last([chain.from_iterable(self._shown(logs, failures(logs)) for logs in self.logs)])
+        role = self.filter.role
+        yield from self._last([chain.from_iterable(self._shown(logs, failures(logs, role)) for logs in self.logs)])
 
     def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
         """The lines of all looks, of the first one only the last lines if the filter says so."""
@@ -166,11 +166,13 @@ class Reading:
         newest = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
         new = {one.attempt.number for one in newest}
         self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *newest])
-        self.newest.check(self.filter.rank)
+        self.newest.rank(self.filter.rank or 0, self.filter.role)  # raises for a mistake
 
     def _new(self, *, whole: bool) -> Iterator[LogLine]:
         for one in self.logs:
-            files = [self._file(*file) for file in one.files(self.filter.rank) if self._may_have(file[1])]
+            rank = one.rank(self.filter.rank, self.filter.role)
+            there = one.files(rank, self.filter.role)
+            files = [self._file(*file) for file in there if self._may_have(file[1])]
             yield from self._shown(one, new_lines(files, whole=whole))
 
     def _file(self, origin: str, path: Path) -> FollowedFile:

@@ -27,6 +27,7 @@ from torusrun.orchestrator.run.image.recorded import Image, all_kept
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_plan
 from torusrun.orchestrator.run.state.account import Account, account
+from torusrun.orchestrator.run.state.roles import RoleSeen, roles
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.explanation import Explanation, explained
 from torusrun.orchestrator.show.logs.files import logs
@@ -66,6 +67,7 @@ class RunFacts:
     nodes: Sequence[NodeHeard] = ()
     slow: Slow | None = None
     outlook: Outlook | None = None
+    roles: Sequence[RoleSeen] = ()
 
     def shown(self, text: str) -> str:
         """A text about the run in one line, without control characters, its secrets and what looks like one."""
@@ -105,18 +107,20 @@ def records(run: RunFolder, view: View) -> RunFacts:
     """The facts of a run with this view that its folder records, which need no query and no computing."""
     now_s, rows, events = time.time(), _known(lambda: metrics.read(run.metrics)), ledger.events(run.ledger)
     spent = None if rows is None else account(events, rows, now_s, view.state)
+    plan = _known(lambda: read_plan(run, view.attempt))
     return RunFacts(
         view=view,
         now_s=now_s,
         rows=rows or (),
         events=events,
         account=spent and replace(spent, forecast=shown_plan.read_forecast(run)),
-        plan=_known(lambda: read_plan(run, view.attempt)),
+        plan=plan,
         hidden=_known(lambda: kept_secrets.all_of(run)) or {},
         spec=_known(lambda: _text(run.spec)) or "",
         provenance=_known(lambda: read_object(run.provenance) or {}) or {},
         has_diff=run.code_diff.exists(),
         images=_known(lambda: all_kept(run)) or {},
+        roles=[*roles(run.attempt(view.attempt)).values()] if plan and plan.run.roles else (),
     )
 
 
@@ -209,10 +213,13 @@ def overview(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if view.step is not None:
         yield "steps", f"{view.step:,} of {view.total_steps:,}" if view.total_steps else f"{view.step:,}"
     yield "job", view.job or ""
+    yield from ((f"role {role.name}", role.sentence(facts.now_s)) for role in facts.roles)
 
 
 def _nodes_words(facts: RunFacts) -> str:
     """'2 nodes x 4 GPUs'; on a site without GPUs, ranks."""
     assert facts.plan
     what = "GPU" if facts.plan.site.node.gpus else "rank"
-    return f"{counted(facts.plan.run.nodes, 'node')} x {counted(facts.plan.ranks_per_node, what)}"
+    more = facts.plan.service_nodes
+    services = f", and {counted(more, 'node')} of services" if more else ""
+    return f"{counted(facts.plan.run.nodes, 'node')} x {counted(facts.plan.ranks_per_node, what)}{services}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from torusrun.orchestrator.base.shown.numbers import duration, ms, number, percent, thousands
+from torusrun.orchestrator.base.shown.numbers import duration, moment, ms, number, percent, thousands
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
+from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.folder.at_work import RankSteps
 from torusrun.orchestrator.run.folder.events import Ended
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.state.attempts import AttemptFacts
+from torusrun.orchestrator.run.state.roles import Span, spans
 from torusrun.orchestrator.show.listing import ATTEMPTS, forecast_line, time_lines
 from torusrun.orchestrator.show.page.charts import Drawn, Row
 from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview
@@ -58,6 +62,7 @@ def part(run: Drawn, number: int) -> dict[str, Any]:
         "facts": [(name, facts.shown(text)) for name, text in overview(facts) if text],
         "figures": results(run),
         "attempts": _attempts(facts),
+        "roles": _roles(facts),
         "earlier_attempts": max(len(account.attempts) - MOST_ATTEMPTS, 0) if account else 0,
         "time": [*time_lines(account)] if account else [],
         "ranks": ranks,
@@ -91,6 +96,24 @@ def _attempts(facts: RunFacts) -> Cells | None:
     reasons = {event.attempt: event.reason for event in facts.events if isinstance(event, Ended)}
     why: Column[AttemptFacts] = Column("WHY", lambda one: reasons.get(one.attempt), right=False)
     return _cells(Table((*ATTEMPTS, why), facts.account.attempts[-MOST_ATTEMPTS:]), facts.shown)
+
+
+ROLES: tuple[Column[Span], ...] = (
+    Column("ROLE", lambda one: one.role.name, right=False),
+    Column("RANKS", lambda one: len(one.role.ranks)),
+    Column("HOSTS", lambda one: folded(one.role.hosts), right=False),
+    Column("STARTED", lambda one: one.started_s, moment, right=False),
+    Column("READY AFTER", lambda one: one.role.checked and one.role.checked.after_s, duration),
+    Column("RESTARTS", lambda one: one.restarts or None),
+    Column("ENDED", lambda one: one.ended_s, moment, right=False),
+    Column("STATE", lambda one: one.how or one.role.state, right=False),
+)
+
+
+def _roles(facts: RunFacts) -> Cells | None:
+    """The roles of the newest attempt; None for a run without."""
+    attempt = RunFolder(Path(facts.view.folder)).attempt(facts.view.attempt)
+    return _cells(Table(ROLES, spans(attempt, facts.roles)), facts.shown) if facts.roles else None
 
 
 RANKS: tuple[Column[tuple[str, RankSteps]], ...] = (

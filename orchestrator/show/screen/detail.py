@@ -19,7 +19,8 @@ from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.view import View
-from torusrun.orchestrator.show.logs.files import LINE_BYTES, FollowedFile, Logs, bad_ends, logs, tail
+from torusrun.orchestrator.show.logs.files import LINE_BYTES, FollowedFile, Logs, logs, tail
+from torusrun.orchestrator.show.logs.ranks import bad_ends
 from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered
 
 MOST_POINTS = 4096
