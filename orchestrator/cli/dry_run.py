@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:  # it leads to all that finds the state of a run
+    from torusrun.orchestrator.cli.dry_run_of_roles import Started
     from torusrun.orchestrator.run.state.awaited import Awaited
 
 SCHEMA = 1
@@ -70,6 +71,7 @@ class DryRun:
     code: SelectedCode | None
     files: dict[str, str]
     notes: list[str] = field(default_factory=list)
+    roles: Sequence[Started] = ()
 
 
 def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
@@ -99,9 +101,19 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     runtime = in_image.runtime(plan, notes) if images and not pyxis.used(plan.site.container.runtime) else None
     order = launch_order(plan, run, attempt, starter, images, runtime)
     rank = Rank(0, attempt, order, placement)
-    program = rank.role.program
+    program, hidden = rank.role.program, {name: f"<{secret}>" for name, secret in plan.secrets.items()}
+
+    def contained(rank: Rank, program: Program) -> list[str] | None:
+        return in_image.command(rank, program, hidden) if images else None
+
     environment = rank.variables(MEETING if program.rendezvous else None, {"PATH": "$PATH"})
-    hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
+    container = contained(rank, replace(program, environment=environment))
+    roles: list[Started] = []
+    if plan.run.roles:
+        from torusrun.orchestrator.cli.dry_run_of_roles import started
+
+        roles = [*started(attempt, order, placement, hidden, contained)]
+        program, environment, container = roles[0].program, {**roles[0].environment}, roles[0].container
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
     if not which(submit[0]):
         notes.insert(0, f"{submit[0]}: not found on this machine, so the job cannot be submitted here")
@@ -118,10 +130,11 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         program=program,
         order=order,
         environment={**environment, **hidden},
-        container=in_image.command(order, environment, attempt, hidden) if rank.role.container else None,
+        container=container,
         code=code,
         files=run_folder.files(_kinds(plan)),
         notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
+        roles=roles,
     )
 
 
@@ -160,6 +173,7 @@ def _kinds(plan: Plan) -> set[str]:
         "shells": client.of(plan.site).shell_from_inside,
         "preflight": plan.has_preflight,
         "secrets": plan.secrets or plan.notify.webhook,
+        "roles": plan.run.roles,
     }
     return kinds | {kind for kind, wanted in asked.items() if wanted}
 
@@ -170,9 +184,7 @@ def text(shown: DryRun, answer: str | None = None) -> str:
         "Submit command": [f"in {shown.attempt.folder}:", command_line(shown.submit)],
         "Answer of the scheduler": (answer or "").splitlines(),
         "Launcher": _launcher_lines(shown),
-        "Program of every rank": _program(shown),
-        "Command that starts it in the container, on rank 0": [command_line(shown.container or [])],
-        f"Environment of rank 0's program, {_further(shown)}": _variables(shown.environment),
+        **(_roles(shown) if shown.roles else _programs(shown)),
         f"Code, copied from {shown.code.source if shown.code else ''}": _code(shown),
         f"Files in the run folder, {shown.plan.folder}": _table(shown.files),
         "Notes": shown.notes,
@@ -203,14 +215,16 @@ def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
         "files": shown.files,
         "notes": shown.notes,
         "script": shown.script,
+        **({"roles": [role.as_json() for role in shown.roles]} if shown.roles else {}),
     }
 
 
 def _launcher_lines(shown: DryRun) -> list[str]:
-    hosts, ranks = shown.placement.hosts, shown.plan.ranks_per_node
+    hosts, ranks, plan = shown.placement.hosts, shown.plan.ranks_per_node, shown.plan
+    each = f"{ranks} on each" if not plan.run.roles else f"{plan.ranks} of them of the main role"
     where = f"on {len(hosts)} hosts, {hosts[0]} to {hosts[-1]}" if len(hosts) > 1 else f"on {hosts[0]}"
     return [
-        f"started by the job in {shown.attempt.folder}; {counted(shown.plan.ranks, 'rank')} {where}, {ranks} on each.",
+        f"started by the job in {shown.attempt.folder}; {counted(plan.all_ranks, 'rank')} {where}, {each}.",
         "The end of this command starts the wrapper of every rank, which checks its place and then starts the program.",
         command_line(shown.launcher),
         *(["with these variables:"] if shown.launcher_environment else []),
@@ -218,13 +232,32 @@ def _launcher_lines(shown: DryRun) -> list[str]:
     ]
 
 
-def _program(shown: DryRun) -> list[str]:
-    program = shown.program
+def _programs(shown: DryRun, of: Started | None = None) -> dict[str, list[str]]:
+    """What every rank starts, or those of one role."""
+    named, started = (f" of {of.role}", of) if of else ("", shown)
+    return {
+        f"Program of every rank{named}": _program(shown, started.program),
+        f"Command that starts it in the container, on rank 0{named}": [command_line(started.container or [])],
+        f"Environment of rank 0's program{named}, {_further(started)}": _variables(started.environment),
+    }
+
+
+def _roles(shown: DryRun) -> dict[str, list[str]]:
+    """The roles in one table, and what each starts."""
+    from torusrun.orchestrator.show.role_table import table
+
+    sections = {"Roles, in the order of their start": table(shown.plan).lines()}
+    for role in shown.roles:
+        sections |= _programs(shown, role)
+    return sections
+
+
+def _program(shown: DryRun, program: Program) -> list[str]:
     stop = signal.Signals(program.stop_signal).name
     return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", command_line(program.argv)]
 
 
-def _further(shown: DryRun) -> str:
+def _further(shown: DryRun | Started) -> str:
     if shown.container:
         return "with only those variables of the job that name ranks, GPUs and communication"
     return "in addition to that of the job"

@@ -9,10 +9,10 @@ from torusrun.orchestrator.images.command import SecretVariables
 from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
 from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.contained import start
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder
-from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.program.what_runs import Program
 
 ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
 
@@ -27,12 +27,14 @@ def runtime(plan: Plan, notes: list[str]) -> Runtime:
     return Runtime(command, "singularity" if "singularity" in command else "apptainer", ASSUMED_VERSION)
 
 
-def command(
-    order: LaunchOrder, environment: Mapping[str, str], attempt: Attempt, hidden: Mapping[str, str]
-) -> list[str]:
-    """The command that starts rank 0's program in the image, or in the node's own copy if the site stages it."""
-    image, argv = order.roles[0].container, order.roles[0].program.argv
-    assert image
+def command(rank: Rank, program: Program, hidden: Mapping[str, str]) -> list[str] | None:
+    """The command that starts the rank's program in its image, or in the node's own copy if the site stages it.
+
+    None without an image.
+    """
+    image, file = rank.role.container, rank.attempt.rank_variables(rank.number)
+    if not image:
+        return None
     if image.stage:
         image = replace(image, image=str(stage.below(image.stage, image.sha256)))
-    return list(start(image, argv, environment, {}, attempt.rank_variables(0), SecretVariables(hidden)).argv)
+    return list(start(image, program.argv, program.environment, {}, file, SecretVariables(hidden)).argv)

@@ -179,9 +179,10 @@ def attempts_needed(plan: Plan, forecast: Forecast) -> int | None:
 
 def cost_line(plan: Plan, forecast: Forecast) -> str:
     """'4.6 node-hours', and the attempts if one is not enough."""
-    needed, hours = attempts_needed(plan, forecast) or 1, f"{forecast.node_hours:.4g} node-hours"
+    needed, of_all = attempts_needed(plan, forecast) or 1, plan.all_nodes / plan.run.nodes  # with those of services
+    hours = f"{forecast.node_hours * of_all:.4g} node-hours"
     if forecast.points is not None:
-        hours += f", {forecast.points:.4g} points"
+        hours += f", {forecast.points * of_all:.4g} points"
     if needed == 1:
         return hours
     line = f"{hours} in {needed} attempts, each of at most {duration(plan.run.time_s)}"

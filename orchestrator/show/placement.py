@@ -242,9 +242,9 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
             f"the site {plan.run.site} has no topology: write 'topology:' into its file, see docs/guides/placement.md"
         )
     given = list(dict.fromkeys(hosts))
-    if len(given) < plan.run.nodes:
+    if len(given) < plan.all_nodes:
         raise UserError(
-            f"the run takes {counted(plan.run.nodes, 'node')}; --hosts has {len(given)}: {fold(given)[:200]}"
+            f"the run takes {counted(plan.all_nodes, 'node')}; --hosts has {len(given)}: {fold(given)[:200]}"
         )
     plan = with_grid(plan, given, known)
     on = ExpectedHosts(tuple(given), known, PLACED)

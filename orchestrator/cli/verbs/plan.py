@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
         checked = {"check": fits[0].as_json(), "check_of_services": [fit.as_json() for fit in fits[1:]]} if fits else {}
-        print(json.dumps({**planned.as_json(), **parts, **cost, **checked}, indent=1))
+        print(json.dumps({**planned.as_json(), **parts, **cost, **checked, **_roles(planned)}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
@@ -160,18 +160,41 @@ def _words(planned: Plan) -> str:
     rows = {
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
-        "nodes": f"{run.nodes}, {counted(planned.ranks_per_node, 'rank')} and {counted(site.node.gpus, 'GPU')} on each",
+        "nodes": _nodes(planned),
         **({"attempts": f"{in_words(parts)}; the job of each submits the next"} if parts else {}),
         "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
         **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
         **(_command(planned) if run.command else _training(planned)),
+        **({"roles": f"\n{'':12}".join(_roles_table(planned))} if run.roles else {}),
         **({"image": f"\n{'':12}".join(images)} if (images := _images(planned)) else {}),
         **_bad_nodes(planned),
         **({"note": f"\n{'':12}".join(lines)} if (lines := notes(planned)) else {}),
         "folder": str(planned.folder),
     }
     return "\n".join(f"{name:12}{value}" for name, value in rows.items())
+
+
+def _nodes(planned: Plan) -> str:
+    run, services = planned.run, planned.service_nodes
+    each = f"{counted(planned.ranks_per_node, 'rank')} and {counted(planned.site.node.gpus, 'GPU')} on each"
+    return (
+        f"{planned.all_nodes}: {run.nodes} of the main role, {each}; {services} of services"
+        if run.roles
+        else f"{run.nodes}, {each}"
+    )
+
+
+def _roles_table(planned: Plan) -> list[str]:
+    from torusrun.orchestrator.show.role_table import table
+
+    return table(planned).lines()
+
+
+def _roles(planned: Plan) -> dict[str, list[dict[str, object]]]:
+    from torusrun.orchestrator.show.role_table import table
+
+    return {"roles": table(planned).as_json()} if planned.run.roles else {}
 
 
 def _keeps_going(planned: Plan) -> str:

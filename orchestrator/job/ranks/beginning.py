@@ -76,7 +76,7 @@ def _command(
     own = {**rank.variables(meets, os.environ), "TORUSRUN_KEEP": ",".join(map(str, kept))}
     if roles:
         program = roles.filled(replace(program, environment=own))
-        own = {**program.environment, **roles.variables()}
+        own = {**program.environment}
     secret = secrets_of(rank.attempt, rank.order.secrets)
     if not rank.role.container:
         return list(program.argv), {**inherited, **own, **secret.values}

@@ -50,8 +50,7 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     if of_rank.role.name:
         from torusrun.orchestrator.job.ranks.roles import Roles
 
-        roles = Roles(of_rank, None)
-        own = {**roles.filled(replace(of_rank.role.program, environment=own)).environment, **roles.variables()}
+        own = {**Roles(of_rank, None).filled(replace(of_rank.role.program, environment=own)).environment}
     secret = secrets_of(attempt, order.secrets)
     own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
     if not (image := of_rank.role.container):

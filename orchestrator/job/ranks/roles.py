@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -30,7 +30,7 @@ class RolePlace:
 
     hosts: tuple[str, ...]
     address: str
-    port: int
+    port: int | str
 
     @property
     def facts(self) -> dict[str, str]:
@@ -80,22 +80,24 @@ class Roles:
         if self._port:
             self._port.close()
 
-    def variables(self) -> dict[str, str]:
-        """The variables with the places of all roles."""
-        each = (role_environment(name, place.hosts, place.address, place.port) for name, place in self.places.items())
-        return {name: value for variables in each for name, value in variables.items()}
-
     def filled(self, program: Program) -> Program:
-        """The program with the places that its arguments and variables have in braces."""
-        facts = {name: place.facts for name, place in self.places.items()}
-        port = str(self.own.port)
-        environment = {name: filled(value, facts, port) for name, value in program.environment.items()}
-        return replace(program, argv=tuple(filled(word, facts, port) for word in program.argv), environment=environment)
+        """The program of this rank's role with the places of all roles."""
+        return with_places(program, self.rank.role.name, self.places)
 
     def _place(self, name: str) -> RolePlace:
         address, port = meeting(self.rank.attempt.role_place(name))
         hosts = dict.fromkeys(slot.host for slot in self.rank.placement.of_role(name))
         return RolePlace(tuple(hosts), address, port)
+
+
+def with_places(program: Program, role: str, places: Mapping[str, RolePlace]) -> Program:
+    """The program of a role with the places that its arguments and variables have in braces, and as variables."""
+    facts = {name: place.facts for name, place in places.items()}
+    port = str(places[role].port)
+    environment = {name: filled(value, facts, port) for name, value in program.environment.items()}
+    for name, place in places.items():
+        environment |= role_environment(name, place.hosts, place.address, place.port)
+    return replace(program, argv=tuple(filled(word, facts, port) for word in program.argv), environment=environment)
 
 
 def is_ready(attempt: Attempt, name: str) -> bool:

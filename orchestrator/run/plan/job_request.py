@@ -101,7 +101,7 @@ def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     for attempt in planned:
         run = attempt.plan.run
         cluster = () if cannot else hosts(run.queue or site.queue)
-        nodes = run.nodes + run.keep_going.spares
+        nodes = attempt.plan.all_nodes + run.keep_going.spares
         chosen = choose(bad, nodes, excluded=attempt.exclude, cluster=cluster, cannot=cannot)
         plans.append(replace(attempt, left_out=chosen))
     return plans

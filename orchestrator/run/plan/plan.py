@@ -143,7 +143,7 @@ class Plan:
     @property
     def mean_time_to_failure_s(self) -> float:
         """The mean time between failures of its job."""
-        return mean_time_to_failure_s(self.site.node.mean_time_to_failure_s, self.run.nodes, self.ranks)
+        return mean_time_to_failure_s(self.site.node.mean_time_to_failure_s, self.all_nodes, self.ranks)
 
     @property
     def has_preflight(self) -> bool:

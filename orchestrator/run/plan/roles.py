@@ -39,7 +39,7 @@ def ranks_per_node(role: Role) -> int:
 
 def ranks_of_services(run: RunSpec, site: Site) -> int:
     """The number of ranks of all services."""
-    return sum(_nodes(run, site, name) * ranks_per_node(role) for name, role in services(run).items())
+    return sum(nodes(run, site, name) * ranks_per_node(role) for name, role in services(run).items())
 
 
 def most_on_a_node(run: RunSpec, site: Site, main_ranks: int) -> int:
@@ -104,7 +104,7 @@ def order(run: RunSpec) -> list[str]:
     return done
 
 
-def _nodes(run: RunSpec, site: Site, name: str) -> int:
-    """The number of nodes on which a service runs."""
+def nodes(run: RunSpec, site: Site, name: str) -> int:
+    """The number of nodes on which a role runs."""
     where = home(run, site, name)
     return run.nodes if where == main_name(run) else run.roles[where].nodes

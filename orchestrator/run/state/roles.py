@@ -6,7 +6,8 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import read_object
@@ -20,6 +21,7 @@ from torusrun.orchestrator.run.state.pace import short
 from torusrun.training.counted import counted
 from torusrun.training.recipe.near import did_you_mean
 
+Kept = TypeVar("Kept")
 MOST_RANKS = 64  # of a role, whose records are read
 NOT_STARTED, STARTED, ENDED = "not started", "started", "ended"
 WAITING, SILENT, LATE = "waiting", "silent", "late"  # of a service (job/ranks/service.py)
@@ -61,7 +63,7 @@ class RoleSeen:
     hosts: tuple[str, ...]
     started: bool = False  # all of its ranks
     ended: bool = False  # the same
-    checked: Checked | None = None
+    checked: Checked | None = None  # of a service
     at: Port | None = None
 
     @property
@@ -80,7 +82,9 @@ class RoleSeen:
             return f"waiting for {seen.check}, {short(max(now_s - seen.t, 0.0))} of {short(seen.within_s)}"
         if seen.state == SILENT:
             return f"silent: {seen.check} has not answered since {time.strftime('%H:%M', time.localtime(seen.t))}"
-        return f"{seen.state} after {short(seen.after_s)}" if seen.after_s is not None else seen.state
+        return (
+            f"ready after {short(seen.after_s)}" if seen.after_s is not None else f"{seen.state} {seen.check}".strip()
+        )
 
     def sentence(self, now_s: float) -> str:
         """The same with its ranks, hosts and port."""
@@ -110,8 +114,8 @@ def spans(attempt: Attempt, seen: Sequence[RoleSeen]) -> list[Span]:
 def _span(attempt: Attempt, role: RoleSeen) -> Span:
     starts, ends = list[Start](), list[RankEnd]()
     for rank in role.ranks[:MOST_RANKS]:
-        with contextlib.suppress(SiteError, ValueError):
-            starts.append(record_of(Start, read_object(attempt.rank_start(rank)) or {}))
+        if start := _read(attempt.rank_start(rank), Start):
+            starts.append(start)
         with contextlib.suppress(SiteError):
             ends.append(RankEnd.read(attempt.rank_end(rank)))
     bad = sorted((end for end in ends if end.failed), key=lambda end: end.ended_s)
@@ -132,27 +136,31 @@ def roles(attempt: Attempt) -> dict[str, RoleSeen]:
     if not own:
         return {}
     there = attempt_folders.recorded(attempt)
-    return {name: _role(attempt, name, slots, there) for name, slots in own.items()}
+    main = next(iter(own))
+    return {name: _role(attempt, name, slots, there, service=name != main) for name, slots in own.items()}
 
 
-def _role(attempt: Attempt, name: str, slots: Sequence[tuple[int, str]], there: Mapping[str, set[int]]) -> RoleSeen:
+def _role(
+    attempt: Attempt, name: str, slots: Sequence[tuple[int, str]], there: Mapping[str, set[int]], *, service: bool
+) -> RoleSeen:
     ranks = tuple(rank for rank, _ in slots)
-    checked = at = None
-    with contextlib.suppress(SiteError, ValueError):
-        if kept := read_object(attempt.role_state(name)):
-            checked = record_of(Checked, kept)
-    with contextlib.suppress(SiteError, ValueError):
-        if kept := read_object(attempt.role_place(name)):
-            at = record_of(Port, kept)
     return RoleSeen(
         name,
         ranks,
         tuple(dict.fromkeys(host for _, host in slots)),
         started=there["start"].issuperset(ranks),
         ended=there["end"].issuperset(ranks),
-        checked=checked,
-        at=at,
+        checked=_read(attempt.role_state(name), Checked) if service else None,
+        at=_read(attempt.role_place(name), Port),
     )
+
+
+def _read(path: Path, kind: type[Kept]) -> Kept | None:
+    """The record in `path`; None if there is none, or if it is damaged."""
+    with contextlib.suppress(SiteError, ValueError):
+        if kept := read_object(path):
+            return cast(Kept, record_of(kind, kept))
+    return None
 
 
 def unready(seen: Mapping[str, RoleSeen], now_s: float) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.run.folder.without_secrets import is_secret_variable, masked
@@ -29,11 +30,17 @@ def settings(facts: RunFacts) -> list[tuple[str, str]]:
     if not facts.plan:
         return []
     usual = dict(_leaves(as_written(RunSpec(name="x", site="x"))))
+    usual_role = dict(_leaves(as_written(Role())))
     named = _in_file(facts.spec)
+
+    def is_usual(key: str, text: str) -> bool:
+        roles, _, of_role = key.partition(".")
+        return text == (usual_role.get(of_role.partition(".")[2]) if roles == "roles" else usual.get(key))
+
     return [
         (key, facts.shown(text))
         for key, text in _leaves(_written(facts.plan.run))
-        if key not in NAMES and (usual.get(key) != text or key.removesuffix(".name") in named or key in named)
+        if key not in NAMES and (not is_usual(key, text) or key.removesuffix(".name") in named or key in named)
     ]
 
 
@@ -68,7 +75,10 @@ def _written(run: RunSpec) -> dict[str, Any]:
     """The keys of a run without secrets."""
     written = as_written(run)
     variables = {name: _variable(name, value) for name, value in written["env"].items()}
-    return {key: variables if key == "env" else masked({key: value})[key] for key, value in written.items()}
+    shown = {key: variables if key == "env" else masked({key: value})[key] for key, value in written.items()}
+    for name, role in written["roles"].items():
+        shown["roles"][name]["environment"] = role["environment"]  # folders, although it is named as variables are
+    return shown
 
 
 def _variable(name: str, value: Any) -> str:

@@ -1,0 +1,53 @@
+"""The roles of a dry run: where each is, and what its first rank starts with which variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from torusrun.orchestrator.job.ranks.roles import RolePlace, with_places
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
+from torusrun.orchestrator.place.placement.mapping import Placement
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.program.what_runs import Program
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a role's first rank starts; `environment` has the variables in addition to those of the job."""
+
+    role: str  # '' in a run without roles
+    hosts: tuple[str, ...]
+    program: Program
+    environment: Mapping[str, str]
+    container: list[str] | None = None  # the command that starts it in an image
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def started(
+    attempt: Attempt,
+    order: LaunchOrder,
+    placement: Placement,
+    hidden: Mapping[str, str],
+    contained: Callable[[Rank, Program], list[str] | None],
+) -> Iterator[Started]:
+    """What the first rank of each role starts, the main role's first.
+
+    Words in <> stand for what only the job knows; `hidden` has them for secret variables.
+    """
+    places = {role.name: _place(placement, role.name) for role in order.roles}
+    for role in order.roles:
+        rank = Rank(placement.of_role(role.name)[0].rank, attempt, order, placement)
+        meets = (places[role.name].address, "<free port>") if role.program.rendezvous else None
+        own = replace(role.program, environment=rank.variables(meets, {"PATH": "$PATH"}))
+        program = with_places(own, role.name, places)
+        variables = {**program.environment, **hidden}
+        yield Started(role.name, places[role.name].hosts, program, variables, contained(rank, program))
+
+
+def _place(placement: Placement, role: str) -> RolePlace:
+    hosts = tuple(dict.fromkeys(slot.host for slot in placement.of_role(role)))
+    return RolePlace(hosts, f"<address of {hosts[0].strip('<>')}>", f"<port of {role}>")
