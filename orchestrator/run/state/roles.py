@@ -82,9 +82,9 @@ class RoleSeen:
             return f"waiting for {seen.check}, {short(max(now_s - seen.t, 0.0))} of {short(seen.within_s)}"
         if seen.state == SILENT:
             return f"silent: {seen.check} has not answered since {time.strftime('%H:%M', time.localtime(seen.t))}"
-        return (
-            f"ready after {short(seen.after_s)}" if seen.after_s is not None else f"{seen.state} {seen.check}".strip()
-        )
+        if seen.after_s is not None:
+            return f"{seen.state} after {short(seen.after_s)}"
+        return f"{seen.state} {seen.check}".strip()
 
     def sentence(self, now_s: float) -> str:
         """The same with its ranks, hosts and port."""
