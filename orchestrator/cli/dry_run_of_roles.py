@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torusrun.orchestrator.job.ranks.roles import RolePlace, with_places
+from torusrun.orchestrator.job.ranks.roles import facts, with_places
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt
@@ -38,16 +38,17 @@ def started(
 
     Words in <> stand for what only the job knows; `hidden` has them for secret variables.
     """
-    places = {role.name: _place(placement, role.name) for role in order.roles}
+    hosts = {role.name: _hosts(placement, role.name) for role in order.roles}
+    at = {name: f"<address of {own[0].strip('<>')}>" for name, own in hosts.items()}
+    places = {name: facts(own, at[name], f"<port of {name}>") for name, own in hosts.items()}
     for role in order.roles:
         rank = Rank(placement.of_role(role.name)[0].rank, attempt, order, placement)
-        meets = (places[role.name].address, "<free port>") if role.program.rendezvous else None
+        meets = (at[role.name], "<free port>") if role.program.rendezvous else None
         own = replace(role.program, environment=rank.variables(meets, {"PATH": "$PATH"}))
         program = with_places(own, role.name, places)
         variables = {**program.environment, **hidden}
-        yield Started(role.name, places[role.name].hosts, program, variables, contained(rank, program))
+        yield Started(role.name, hosts[role.name], program, variables, contained(rank, program))
 
 
-def _place(placement: Placement, role: str) -> RolePlace:
-    hosts = tuple(dict.fromkeys(slot.host for slot in placement.of_role(role)))
-    return RolePlace(hosts, f"<address of {hosts[0].strip('<>')}>", f"<port of {role}>")
+def _hosts(placement: Placement, role: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(slot.host for slot in placement.of_role(role)))

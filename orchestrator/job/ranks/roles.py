@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -30,18 +30,17 @@ class RolePlace:
 
     hosts: tuple[str, ...]
     address: str
-    port: int | str
+    port: int
 
     @property
     def facts(self) -> dict[str, str]:
-        """The values for {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url}; the hosts are parted by commas."""
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        return {
-            "hosts": ",".join(self.hosts),
-            "address": self.address,
-            "port": str(self.port),
-            "url": f"http://{address}:{self.port}",
-        }
+        return facts(self.hosts, self.address, str(self.port))
+
+
+def facts(hosts: Sequence[str], address: str, port: str) -> dict[str, str]:
+    """The values for {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url}; the hosts are parted by commas."""
+    within = f"[{address}]" if ":" in address else address
+    return {"hosts": ",".join(hosts), "address": address, "port": port, "url": f"http://{within}:{port}"}
 
 
 class Roles:
@@ -82,7 +81,7 @@ class Roles:
 
     def filled(self, program: Program) -> Program:
         """The program of this rank's role with the places of all roles."""
-        return with_places(program, self.rank.role.name, self.places)
+        return with_places(program, self.rank.role.name, {name: place.facts for name, place in self.places.items()})
 
     def _place(self, name: str) -> RolePlace:
         address, port = meeting(self.rank.attempt.role_place(name))
@@ -90,14 +89,16 @@ class Roles:
         return RolePlace(tuple(hosts), address, port)
 
 
-def with_places(program: Program, role: str, places: Mapping[str, RolePlace]) -> Program:
-    """The program of a role with the places that its arguments and variables have in braces, and as variables."""
-    facts = {name: place.facts for name, place in places.items()}
-    port = str(places[role].port)
-    environment = {name: filled(value, facts, port) for name, value in program.environment.items()}
+def with_places(program: Program, role: str, places: Mapping[str, Mapping[str, str]]) -> Program:
+    """The program of a role with the `facts` of all roles where its arguments and variables have them in braces.
+
+    The facts become variables, too.
+    """
+    port = places[role]["port"]
+    environment = {name: filled(value, places, port) for name, value in program.environment.items()}
     for name, place in places.items():
-        environment |= role_environment(name, place.hosts, place.address, place.port)
-    return replace(program, argv=tuple(filled(word, facts, port) for word in program.argv), environment=environment)
+        environment |= role_environment(name, [place["hosts"]], place["address"], place["port"])
+    return replace(program, argv=tuple(filled(word, places, port) for word in program.argv), environment=environment)
 
 
 def is_ready(attempt: Attempt, name: str) -> bool:

@@ -75,7 +75,9 @@ def _written(run: RunSpec) -> dict[str, Any]:
     """The keys of a run without secrets."""
     written = as_written(run)
     variables = {name: _variable(name, value) for name, value in written["env"].items()}
-    shown = {key: variables if key == "env" else masked({key: value})[key] for key, value in written.items()}
+    shown: dict[str, Any] = {
+        key: variables if key == "env" else masked({key: value})[key] for key, value in written.items()
+    }
     for name, role in written["roles"].items():
         shown["roles"][name]["environment"] = role["environment"]  # folders, although it is named as variables are
     return shown
