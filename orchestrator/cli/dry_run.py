@@ -38,7 +38,7 @@ from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:  # it leads to all that finds the state of a run
-    from torusrun.orchestrator.cli.dry_run_of_roles import Started
+    from torusrun.orchestrator.cli.dry_run_of_roles import RoleProgram
     from torusrun.orchestrator.run.state.awaited import Awaited
 
 SCHEMA = 1
@@ -71,7 +71,7 @@ class DryRun:
     code: SelectedCode | None
     files: dict[str, str]
     notes: list[str] = field(default_factory=list)
-    roles: Sequence[Started] = ()
+    roles: Sequence[RoleProgram] = ()
 
 
 def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
@@ -108,7 +108,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
 
     environment = rank.variables(MEETING if program.rendezvous else None, {"PATH": "$PATH"})
     container = contained(rank, replace(program, environment=environment))
-    roles: list[Started] = []
+    roles: list[RoleProgram] = []
     if plan.run.roles:
         from torusrun.orchestrator.cli.dry_run_of_roles import started
 
@@ -232,7 +232,7 @@ def _launcher_lines(shown: DryRun) -> list[str]:
     ]
 
 
-def _programs(shown: DryRun, of: Started | None = None) -> dict[str, list[str]]:
+def _programs(shown: DryRun, of: RoleProgram | None = None) -> dict[str, list[str]]:
     """What every rank starts, or those of one role."""
     named, started = (f" of {of.role}", of) if of else ("", shown)
     return {
@@ -257,7 +257,7 @@ def _program(shown: DryRun, program: Program) -> list[str]:
     return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", command_line(program.argv)]
 
 
-def _further(shown: DryRun | Started) -> str:
+def _further(shown: DryRun | RoleProgram) -> str:
     if shown.container:
         return "with only those variables of the job that name ranks, GPUs and communication"
     return "in addition to that of the job"

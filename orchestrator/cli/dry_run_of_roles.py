@@ -14,7 +14,7 @@ from torusrun.orchestrator.run.program.what_runs import Program
 
 
 @dataclass(frozen=True)
-class Started:
+class RoleProgram:
     """What a role's first rank starts; `environment` has the variables in addition to those of the job."""
 
     role: str  # '' in a run without roles
@@ -33,7 +33,7 @@ def started(
     placement: Placement,
     hidden: Mapping[str, str],
     contained: Callable[[Rank, Program], list[str] | None],
-) -> Iterator[Started]:
+) -> Iterator[RoleProgram]:
     """What the first rank of each role starts, the main role's first.
 
     Words in <> stand for what only the job knows; `hidden` has them for secret variables.
@@ -47,7 +47,7 @@ def started(
         own = replace(role.program, environment=rank.variables(meets, {"PATH": "$PATH"}))
         program = with_places(own, role.name, places)
         variables = {**program.environment, **hidden}
-        yield Started(role.name, hosts[role.name], program, variables, contained(rank, program))
+        yield RoleProgram(role.name, hosts[role.name], program, variables, contained(rank, program))
 
 
 def _hosts(placement: Placement, role: str) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Start:
+class RankStart:
     """The last start of a rank (job/rank.py)."""
 
     started_s: float
@@ -112,9 +112,9 @@ def spans(attempt: Attempt, seen: Sequence[RoleSeen]) -> list[Span]:
 
 
 def _span(attempt: Attempt, role: RoleSeen) -> Span:
-    starts, ends = list[Start](), list[RankEnd]()
+    starts, ends = list[RankStart](), list[RankEnd]()
     for rank in role.ranks[:MOST_RANKS]:
-        if start := _read(attempt.rank_start(rank), Start):
+        if start := _read(attempt.rank_start(rank), RankStart):
             starts.append(start)
         with contextlib.suppress(SiteError):
             ends.append(RankEnd.read(attempt.rank_end(rank)))
