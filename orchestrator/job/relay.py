@@ -11,7 +11,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,17 +31,11 @@ PLACES = ("t", "step")  # of a row
 CHOSEN = re.compile(r"NCCL INFO Using network ([^\r\n]{1,100})")  # since NCCL 2.5
 
 
-@dataclass(frozen=True)
-class ServiceSource:
-    """Where the progress of a service is read: its lines, and a pattern for its first rank's `log`."""
-
-    name: str
-    where: MetricsSource
-    log: Path
-
-
 class Relay:
-    """Reads the progress that a program and its services report, and appends it to the metrics of its run."""
+    """Reads the progress that a program and its services report, and appends it to the metrics of its run.
+
+    `services` has the name of each, where its progress is read, and the log of its first rank.
+    """
 
     def __init__(
         self,
@@ -50,7 +43,7 @@ class Relay:
         run: RunFolder,
         attempt: Attempt,
         clock: Callable[[], float] = time.time,
-        services: Sequence[ServiceSource] = (),
+        services: Sequence[tuple[str, MetricsSource, Path]] = (),
     ) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
         self._sources: list[tuple[str, LineSource]] = []  # with the name of the service
@@ -60,7 +53,7 @@ class Relay:
         if program.metrics:
             self._add("", program.metrics, attempt.rank_log(0))
         for service in services:
-            self._add(service.name, service.where, service.log)
+            self._add(*service)
 
     def _add(self, name: str, where: MetricsSource, log: Path) -> None:
         if where.file:

@@ -6,9 +6,9 @@ A role that judges each checkpoint then judges what is left, unless the main rol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from torusrun.orchestrator.base.json_files import write_json
-from torusrun.orchestrator.job.relay import ServiceSource
 from torusrun.orchestrator.keys.main_role import services
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.place.placement.mapping import Placement
@@ -20,19 +20,14 @@ from torusrun.orchestrator.run.program.progress import pattern_of
 from torusrun.orchestrator.run.program.what_runs import MetricsSource
 
 
-def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> list[ServiceSource]:
-    """Where the progress of each service is read."""
-    return [
-        ServiceSource(
-            name,
-            MetricsSource(
-                str(attempt.role_metrics(name)),
-                pattern_of(role.metrics.pattern, by_checkpoint=bool(role.each)),
-            ),
-            attempt.rank_log(placement.of_role(name)[0].rank),
-        )
-        for name, role in services(run).items()
-    ]
+def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> list[tuple[str, MetricsSource, Path]]:
+    """Where the progress of each service is read: its name, its source, and the log of its first rank."""
+    made = []
+    for name, role in services(run).items():
+        pattern = pattern_of(role.metrics.pattern, by_checkpoint=bool(role.each))
+        log = attempt.rank_log(placement.of_role(name)[0].rank)
+        made.append((name, MetricsSource(str(attempt.role_metrics(name)), pattern), log))
+    return made
 
 
 class Services:

@@ -24,7 +24,8 @@ from torusrun.orchestrator.run.folder.records import JUDGED, JUDGING
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.program.progress import checkpoint_line
 
-LOOK_S = 1.0
+LOOK_S = 1.0  # between looks for checkpoints
+OTHER_S = 3.0  # the same, with those for the end of another run
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Judge:
         self.rank, self.attempt, self.name = rank, rank.attempt, rank.role.name or MAIN
         self.over = False  # whether all is judged
         self._program, self._log = program, log
-        self._number, self._looked_s = 0, 0.0
+        self._number, self._looked_s = 0, -OTHER_S
         self._kept = contextlib.ExitStack()
         if rank.leads:
             run = RunFolder(rank.attempt.folder.parents[1])
@@ -77,7 +78,8 @@ class Judge:
     def _chosen(self) -> Subject | None:
         """The first rank's choice, which is kept until the next judgement; None if there is nothing to judge yet."""
         service = self._program.service
-        if time.monotonic() < self._looked_s + LOOK_S and not (service and service.over):
+        every_s = 0.0 if service and service.over else LOOK_S if service else OTHER_S
+        if time.monotonic() < self._looked_s + every_s:
             return None
         self._looked_s = time.monotonic()
         # Before the look for checkpoints: one may be written in between.
@@ -128,4 +130,6 @@ def _is_over(run: RunFolder) -> bool:
     """Whether another run is over: no checkpoint follows without its user."""
     from torusrun.orchestrator.run.state.record import read_record  # imported late: a role needs none
 
-    return not run.folder.exists() or read_record(run).settled
+    with contextlib.suppress(SiteError):  # a disk that does not answer
+        return not run.folder.exists() or read_record(run).settled
+    return False
