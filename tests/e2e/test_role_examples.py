@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.places import LONG, ROOT, Local, Place, ledger, metrics, only_on, until
 
-EXAMPLES = ROOT / "examples" / "roles"
+EXAMPLES = ROOT / "examples"
 GRPO = ("--steps", "40", "--every", "5")
 # Where the run waits until it is struck: (attempt, step) and the rank of the launch that is killed there. The trainers
 # are ranks 0 and 1, rollout is 2. A killed rollout server starts again by itself.
@@ -32,12 +32,13 @@ def wait(step):
 
 def submitted(place: Place, name: str, *words: str, **changes: str) -> Path:
     """Submit an example with other texts in its files."""
-    place.run(["mkdir", "-p", name])
-    for file in EXAMPLES.glob("*.py"):
-        place.put(f"{name}/{file.name}", changed(file, changes))
-    text = changed(EXAMPLES / f"{name}.yaml", changes)
-    place.put(f"{name}/run.yaml", text.replace("site: local", "site: ../site.yaml\ntime: 10m"))
-    said = place.succeeds("submit", f"{name}/run.yaml", *words)
+    example = EXAMPLES / f"{name}.yaml"
+    place.run(["mkdir", "-p", example.stem])
+    for file in example.parent.glob("*.py"):
+        place.put(f"{example.stem}/{file.name}", changed(file, changes))
+    text = changed(example, changes).replace("site: local", "site: ../site.yaml\ntime: 10m")
+    place.put(f"{example.stem}/run.yaml", text)
+    said = place.succeeds("submit", f"{example.stem}/run.yaml", *words)
     return Path(place.view(said.stdout.split()[0])["folder"])
 
 
@@ -68,7 +69,7 @@ def record(run: Path, attempt: int, rank: int) -> dict[str, Any]:
 
 
 def test_a_client_evaluates_the_model_of_a_server(local: Local) -> None:
-    run = submitted(local, "model_server")
+    run = submitted(local, "roles/model_server")
     assert "done accuracy=1.00" in completed(local, run)
 
 
@@ -81,8 +82,8 @@ def test_the_grpo_learns_the_same_bits_whoever_is_killed(place: Place) -> None:
         "import torusrun\n": "import strikes\nimport torusrun\n",
         "time.sleep(args.pause)": "strikes.wait(step + 1)",
     }
-    run = submitted(place, "grpo", **short, **held)
-    undisturbed = submitted(place, "grpo", **short)
+    run = submitted(place, "roles/grpo", **short, **held)
+    undisturbed = submitted(place, "roles/grpo", **short)
     for (attempt, step), rank in STRIKES.items():
         until(partial(waits, run, attempt, step), f"{run.name} to wait at step {step}", 240)
         victim = record(run, attempt, rank)
@@ -97,9 +98,16 @@ def test_the_grpo_learns_the_same_bits_whoever_is_killed(place: Place) -> None:
     assert done in ended, f"the struck run must end with these bits: {done}\n{ended}"
 
 
+def test_each_checkpoint_of_a_training_is_evaluated(local: Local) -> None:
+    run = submitted(local, "checkpoints/evaluated", "--set", "ranks_per_node=1", **{'"100"]': '"30", --steps, "60"]'})
+    completed(local, run)
+    rows = {row["step"]: row["evaluate/accuracy"] for row in metrics(run, "role")}
+    assert rows.keys() == {30, 60} and 0.5 < rows[30] < rows[60], rows
+
+
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="TensorBoard is not installed")
 def test_tensorboard_shows_a_training_at_work(local: Local) -> None:
-    run = submitted(local, "tensorboard", *LONG)
+    run = submitted(local, "roles/tensorboard", *LONG)
     until(lambda: metrics(run, "step"), f"a step of {run.name}", 120)
     port = json.loads((run / "attempts/1/roles/board.json").read_text())["port"]
 
@@ -115,5 +123,5 @@ def test_tensorboard_shows_a_training_at_work(local: Local) -> None:
 @pytest.mark.skipif(shutil.which("ray") is None, reason="Ray is not installed")
 @pytest.mark.parametrize(("name", "nodes"), [("ray", 2), ("ray_symmetric", 1)])
 def test_ray_runs_tasks_on_all_its_nodes(name: str, nodes: int, local: Local) -> None:
-    run = submitted(local, name)
+    run = submitted(local, f"roles/{name}")
     assert f"done sum=2470 nodes={nodes} " in completed(local, run)
