@@ -20,7 +20,7 @@ from torusrun.orchestrator.keys.main_role import awaited
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.folder.judged import SETTLED_S, Found, ToJudge, kept
+from torusrun.orchestrator.run.folder.judged import SETTLED_S, Found, ToJudge, judged_so_far, kept
 from torusrun.orchestrator.run.folder.records import Meaning, RankEnd, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -221,6 +221,18 @@ def test_a_run_is_done_once_its_checkpoints_are_judged(made: tuple[Plan, RunFold
     assert not is_done(attempt)
     write_json(attempt.role_state("evaluate"), {"state": "judged"})
     assert is_done(attempt)
+
+
+def test_to_judge_another_checkpoint_is_progress(made: tuple[Plan, RunFolder, Placement], folder: Folder) -> None:
+    _, run, _ = made
+    assert judged_so_far(run) == ""
+    folder.add("step-1")
+    folder.add("step-2")
+    queue, seen = ToJudge(folder.folder, run.judged("evaluate")), {""}
+    while found := queue.next(over=True):
+        queue.judged(found)
+        seen.add(judged_so_far(run))
+    assert len(seen) == 3
 
 
 def test_the_numbers_of_services_join_those_of_the_run(made: tuple[Plan, RunFolder, Placement]) -> None:

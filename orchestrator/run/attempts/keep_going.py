@@ -29,6 +29,7 @@ from torusrun.orchestrator.run.folder.events import (
     Submitting,
 )
 from torusrun.orchestrator.run.folder.how_ended import How, ended
+from torusrun.orchestrator.run.folder.judged import judged_so_far
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -102,6 +103,7 @@ class _Newest:
         checkpoint, self.epochs = continues_from(self.plan, run)
         self.checkpoint = checkpoint.name if checkpoint else None
         self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
+        self.content += judged_so_far(run)  # to judge another one is progress, too
         self.events = ledger.events(run.ledger)
         self.own = self._own_end()
         self.end = None if self.in_other_job else self._end()

@@ -74,7 +74,7 @@ class Submitting(Event):
     by: str = ""  # the name of the job that begins the attempt itself; '' if the attempt is submitted
     jobs: int = 0  # that work for the run one after the other; 0 if it does not keep going
     in_turn: bool = False  # each of them is submitted by itself, after the one before: `name`, `name`.1, `name`.2 ...
-    resumes_content: str = ""  # the checksum of a command's checkpoints (checkpoints.py)
+    resumes_content: str = ""  # a checksum of a command's checkpoints, and of what is judged (checkpoints.py)
     task: Annotated[int, Limits(at_least=0)] | None = None  # its number in the array of a sweep, whose name is `name`
     left_out: Mapping[str, str] = field(default_factory=dict)  # the bad hosts that its request leaves out, with reasons
     after_ready: Mapping[str, str] = field(default_factory=dict)  # roles to wait for, with the folders of their runs

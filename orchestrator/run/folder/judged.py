@@ -18,6 +18,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.run.folder.checkpoints import finished, looks_of
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.checkpoint.manifest import MANIFEST, STATE, IncompleteCheckpoint, verify
 from torusrun.training.files import lock
 
@@ -90,6 +91,14 @@ class ToJudge:
         if self._seen.get(path.name, ("", 0.0))[0] != looks:
             self._seen[path.name] = (looks, now_s)
         return found if now_s - self._seen[path.name][1] >= SETTLED_S else None
+
+
+def judged_so_far(run: RunFolder) -> str:
+    """A text that differs once another checkpoint of a run is judged; '' if none has been."""
+    with contextlib.suppress(OSError):
+        records = sorted(run.folder.glob(run.judged("*").name))
+        return "".join(f".{record.stat().st_mtime_ns}" for record in records)
+    return ""
 
 
 def _is_pointer(path: Path, names: set[str]) -> bool:
