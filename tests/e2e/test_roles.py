@@ -174,6 +174,26 @@ def test_a_stopped_run_ends_its_services_after_the_main_role(place: Place) -> No
     until(lambda: not place.processes(run), "all processes of the run to end")
 
 
+def test_a_service_that_is_awaited_is_shown_and_reached(local: Local) -> None:
+    ready = local.folder / "ready"
+    run = submitted(local, ready={"file": str(ready), "within": "20m"})
+    until(lambda: "server: waiting" in local.view(run)["waiting"], "`status` to name the server")
+    assert local.view(run)["roles"] == {"client": "not started", "server": "waiting"}
+    assert "client rank 0 has written nothing yet; server: waiting" in local.torusrun("logs", run.name).stderr
+    assert "rank 0 of 1 serves" in local.torusrun("logs", run.name, "--role", "server").stdout
+    said = local.torusrun(
+        "shell", run.name, "--role", "server", "--", "printenv", "TORUSRUN_ROLE", "TORUSRUN_SERVER_PORT"
+    )
+    port = json.loads((run / "attempts/1/roles/server.json").read_text())["port"]
+    assert said.stdout.split() == ["server", str(port)], said.stderr
+    forward = local.start(["python", "-m", "torusrun", "forward", run.name, "server", "--listen", "0"])
+    ready.touch()
+    waits(run)
+    local.release(run)
+    assert local.watch(run).returncode == 0
+    assert forward.wait(60) == 0, "it ends with the attempt"
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_the_first_of_two_roles_that_fail_is_the_cause(local: Local, number: int) -> None:
     run = submitted(local)
