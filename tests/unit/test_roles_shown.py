@@ -18,6 +18,7 @@ from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.folder import index, ledger
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.how_ended import name as rank_name
 from torusrun.orchestrator.run.folder.records import End, Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -140,6 +141,7 @@ def test_a_damaged_record_of_a_role_is_none(made: Made, content: str) -> None:
 def test_ranks_are_named_by_role_and_number(made: Made) -> None:
     assert rank_name(made.placement, 1) == "trainer rank 1 (n1, local rank 1)"
     assert rank_name(made.placement, JUDGE + 1) == "judge rank 1 (n4, local rank 0)"
+    assert ended(How.HOST_LOST, made.placement, hosts=["n3"]).reason == "lost n3 (rollout rank 0, judge rank 0)"
     assert rank_of("x", made.attempt, "", 3) == 3 and rank_of("x", made.attempt, "judge", 1) == JUDGE + 1
     assert port_of(made.attempt, "rollout") == 8000
 

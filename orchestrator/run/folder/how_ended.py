@@ -194,11 +194,22 @@ def listed(ranks: Collection[int]) -> str:
 def name(placement: Placement, rank: int) -> str:
     """'rank 3 (node2, local rank 1)'; in a run with roles 'rollout rank 0 (node2, local rank 0)', as in its role."""
     slot = placement.slots[rank]
-    if not slot.role:
-        return f"rank {rank} ({slot.host}, local rank {slot.local_rank})"
-    peers = placement.of_role(slot.role)
-    local_rank = sum(peer.host == slot.host and peer.rank < rank for peer in peers)
-    return f"{slot.role} rank {rank - peers[0].rank} ({slot.host}, local rank {local_rank})"
+    before = sum(peer.host == slot.host and peer.rank < rank for peer in placement.of_role(slot.role))
+    local_rank = before if slot.role else slot.local_rank
+    return f"{_in_role(placement, rank)} ({slot.host}, local rank {local_rank})"
+
+
+def _in_role(placement: Placement, rank: int) -> str:
+    """'rank 3', or 'rollout rank 0'."""
+    role = placement.slots[rank].role
+    return f"{role} rank {rank - placement.of_role(role)[0].rank}" if role else f"rank {rank}"
+
+
+def _listed(placement: Placement, ranks: Sequence[int]) -> str:
+    """As `listed`; in a run with roles each rank has its role's name."""
+    if not any(placement.slots[rank].role for rank in ranks):
+        return listed(ranks)
+    return first_of([_in_role(placement, rank) for rank in ranks], MOST_IN_WORDS)
 
 
 def _shown_by(end: RankEnd) -> dict[str, object]:
@@ -215,11 +226,11 @@ def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[st
     first = name(placement, ranks[0]) if ranks else ""
     return {
         "all": all_of(placement.grid.ranks, "rank"),
-        "who": first if len(ranks) == 1 else listed(ranks),
+        "who": first if len(ranks) == 1 else _listed(placement, ranks),
         "first": f"{first} and {len(ranks) - 1} more" if len(ranks) > 1 else first,
-        "ranks": listed(ranks),
+        "ranks": _listed(placement, ranks),
         "host": hosts[0] if hosts else "",
-        "places": first_of([f"{host} ({listed(on)})" for host, on in ranks_on.items()], MOST_IN_WORDS),
+        "places": first_of([f"{host} ({_listed(placement, on)})" for host, on in ranks_on.items()], MOST_IN_WORDS),
     }
 
 
