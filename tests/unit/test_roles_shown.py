@@ -29,6 +29,8 @@ from torusrun.orchestrator.run.state.roles import port_of, rank_of, roles
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import launchers
 from torusrun.orchestrator.show.page import document
+from torusrun.orchestrator.show.screen.detail import nodes
+from torusrun.orchestrator.show.screen.nodes import table
 
 SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, gpus: 4}\nruns: runs\n"
 GRPO = """name: grpo
@@ -130,6 +132,13 @@ def test_a_service_that_does_not_answer_any_more_is_reported(made: Made) -> None
     assert made.view().reason == f"rollout is silent: /health has not answered since {at}"
     made.record("rollout", "waiting")
     assert made.view().reason == "rollout: waiting for /health, 0s of 20m", "it was started again"
+
+
+def test_the_nodes_on_a_screen_name_the_roles_of_their_ranks(made: Made) -> None:
+    made.start(*range(8))
+    rows = table(nodes(made.attempt, time.time()), 100, ranks=True).rows
+    names = {row.name.strip(): row.heard.text for row in rows}
+    assert names["n3"].endswith("rollout 0, judge 0") and names["n1"].endswith("trainer 0, 1") and "judge 1" in names
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"state": 3, "t": 0}', '{"state": "waiting"}'])

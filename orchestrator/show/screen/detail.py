@@ -18,6 +18,7 @@ from torusrun.orchestrator.run.folder import allocation, attempt_folders, metric
 from torusrun.orchestrator.run.folder.at_work import NodeLoad
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.state.roles import labels
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.show.logs.files import LINE_BYTES, FollowedFile, Logs, logs, tail
 from torusrun.orchestrator.show.logs.ranks import bad_ends
@@ -107,11 +108,13 @@ class Details:
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
     """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
     heard, placed = [], attempt_folders.placed(attempt)[1]
+    named = labels(attempt) if attempt.roles.is_dir() else {}
     for host, ranks in placed.items():
         load = attempt.node_load(ranks[0])
         heard_s = _age_s([load, *(attempt.rank_start(rank) for rank in ranks)], now_s)
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
-        heard.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed)))
+        own = {rank: named[rank] for rank in ranks if rank in named}
+        heard.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed), own))
     return ordered(heard)
 
 

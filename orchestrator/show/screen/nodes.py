@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
@@ -30,6 +30,7 @@ class NodeHeard:
     wrote_s: float | None
     load: NodeLoad | None = None
     of_hosts: int = 1  # the hosts of the attempt
+    labels: Mapping[int, str] = field(default_factory=dict)  # 'rollout 0' of its ranks, in a run with roles
 
     @property
     def silent(self) -> bool:
@@ -99,7 +100,7 @@ def _usual_s(nodes: Sequence[NodeHeard]) -> float | None:
 def _of_node(node: NodeHeard, most: int) -> NodeRow:
     heard = "not yet" if node.heard_s is None else f"{short(node.heard_s)} ago"
     wrote = "" if node.wrote_s is None else f", wrote {short(node.wrote_s)} ago"
-    whole = f"{heard}{wrote}, rank{'s' if len(node.ranks) > 1 else ''} {_folded(node.ranks)}"
+    whole = f"{heard}{wrote}, {_ranks(node)}"
     gpus = node.load.gpus if node.load else ()
     return NodeRow(cut(plain(node.host), most), Long(whole, heard), node.load, gpus, node.slowest)
 
@@ -111,7 +112,18 @@ def _of_rank(node: NodeHeard, place: int) -> NodeRow:
     gpus = load.gpus[place : place + 1] if load and len(load.gpus) == len(node.ranks) else ()
     late_s = load.at_s - steps.told_s if load and steps else 0.0
     said = f"at step {steps.step}, reported {short(late_s)} earlier" if steps else ""
-    return NodeRow(f"  rank {number}", Long(said), None, gpus, steps)
+    return NodeRow(f"  {node.labels.get(number, f'rank {number}')}", Long(said), None, gpus, steps)
+
+
+def _ranks(node: NodeHeard) -> str:
+    """'ranks 4-7', or in a run with roles 'trainer 4-6, rollout 0'."""
+    if not node.labels:
+        return f"rank{'s' if len(node.ranks) > 1 else ''} {_folded(node.ranks)}"
+    own: dict[str, list[int]] = {}
+    for rank in node.ranks:
+        role, _, number = node.labels.get(rank, f"rank {rank}").rpartition(" ")
+        own.setdefault(role, []).append(int(number))
+    return ", ".join(f"{role} {_folded(numbers)}" for role, numbers in own.items())
 
 
 def _folded(ranks: Sequence[int]) -> str:
