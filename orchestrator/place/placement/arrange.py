@@ -14,14 +14,15 @@ from torusrun.orchestrator.place.placement.construct import candidates, orders
 from torusrun.orchestrator.place.placement.fabric import Loads, fabric, loads
 from torusrun.orchestrator.place.placement.problem import Cost, PlacementProblem, cut_bound_s_per_byte
 from torusrun.orchestrator.place.placement.rings import Rings
-from torusrun.orchestrator.place.placement.search import LARGEST, descend, exact
+from torusrun.orchestrator.place.placement.search import LARGEST, anneal, descend, exact
 from torusrun.orchestrator.place.placement.timing import HostsLayout
 from torusrun.training.counted import counted
 from torusrun.training.recipe.train import SyncKeys
 
-EFFORT = 240_000  # pairs of positions to try, divided among the starts
+EFFORT = 240_000  # pairs of positions to try, divided among starts and rounds
 LARGE = 200  # positions; from here on a sixth of the effort is spent, because construction gives more
 HUGE = 4096  # positions; from here on nothing is searched: so few exchanges would change little
+WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # weight of the largest load against the total, in each round
 MOST_TIMED = 150  # orders whose time is computed, for one grid
 MOST_POSITIONS = 2_000  # of all these orders together: the time of one is in proportion to its positions
 
@@ -96,10 +97,8 @@ def solve(problem: PlacementProblem, effort: int = EFFORT) -> tuple[list[int], b
         best, proved = exact(problem, best)
         if proved:
             return best, True
-    starts = [best, *starts[1:4]]
-    tries = (effort if problem.rings.positions < LARGE else effort // 6) // len(starts)
-    best = min((descend(problem, start, tries) for start in starts), key=problem.cost)
-    return best, problem.cost(best) == problem.bound
+    share = effort if problem.rings.positions < LARGE else effort // 6
+    return _search(problem, [best, *starts[1:4]], share)
 
 
 def _charged(
@@ -112,6 +111,20 @@ def _charged(
 
     quickest = cheapest([kinds, *candidates(problem)], time_s, improve=effort > 0)
     return quickest, optimal and problem.cost(quickest) == problem.cost(kinds)
+
+
+def _search(problem: PlacementProblem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
+    """Improve several starts until one meets the bound or `effort` is spent."""
+    share = effort // len(WEIGHTS)
+    best = min((descend(problem, start, share // 2) for start in starts), key=problem.cost)
+    for i, weight in enumerate(WEIGHTS):
+        largest, _ = problem.cost(best)
+        if problem.cost(best) == problem.bound:
+            return best, True
+        floor = problem.bound[0] if i % 4 < 2 else largest
+        warm = anneal(problem, best, share, i, floor, weight)
+        best = min(best, descend(problem, warm, share // 8), key=problem.cost)
+    return best, problem.cost(best) == problem.bound
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """Searches for the best placement: local search, and for a small problem branch and bound, which proves it.
 
 The local search exchanges the hosts of two positions while that lowers the cost. Most exchanges do not change the
-largest load. So it minimizes another function: the weighted excess of each uplink's load over the bound, plus the bytes
-over all uplinks. The result is the cheapest solution that it met, by the real cost.
+largest load. So it minimizes another function: the weighted excess of each uplink's load over a floor, plus the bytes
+over all uplinks. With the bound as floor, it lowers the largest load; with the largest load as floor, the total. The
+result is the cheapest solution that it met, by the real cost.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 
 from torusrun.orchestrator.place.placement.problem import Cost, PlacementProblem, rounded
@@ -19,11 +21,11 @@ STEPS = 150_000  # tries of branch and bound; after them the best placement so f
 class Swapper:
     """A solution, its loads, and the effect of an exchange."""
 
-    def __init__(self, problem: PlacementProblem, kinds: Sequence[int]) -> None:
+    def __init__(self, problem: PlacementProblem, kinds: Sequence[int], floor: float, weight: float) -> None:
         self.problem, self.kinds = problem, list(kinds)
         self.crossed, self.beside = problem.fabric.crossed, problem.rings.neighbours
         self.carried = problem.uplink_bytes(kinds)
-        self.cost, self.floor = problem.uplink_cost, problem.bound[0]
+        self.cost, self.floor, self.weight = problem.uplink_cost, floor, weight
         self.host_cost, self.egress = problem.host_cost, problem.egress
         self.alike = len(set(problem.host_cost)) == 1
 
@@ -63,7 +65,7 @@ class Swapper:
 
     def _excess(self, cost: float) -> float:
         over = (cost - self.floor) / self.floor if cost > self.floor > 0 else 0.0
-        return STRICT * (over + over * over * over * over)
+        return self.weight * (over + over * over * over * over)
 
     def exchange(self, p: int, q: int, delta: dict[int, float]) -> None:
         self.kinds[p], self.kinds[q] = self.kinds[q], self.kinds[p]
@@ -73,7 +75,7 @@ class Swapper:
 
 def descend(problem: PlacementProblem, kinds: Sequence[int], tries: int) -> list[int]:
     """Exchange pairs on the borders between leaves until no exchange helps, or after `tries` pairs."""
-    state = Swapper(problem, kinds)
+    state = Swapper(problem, kinds, problem.bound[0], STRICT)
     best, best_cost = list(kinds), problem.cost(kinds)
     improved = True
     while improved and tries > 0:
@@ -100,6 +102,41 @@ def _pairs(state: Swapper) -> Iterator[tuple[int, int]]:
     heat = [max((state.carried[u] * state.cost[u] for u in path), default=0.0) for path in paths]
     border.sort(key=lambda p: -heat[state.kinds[p]])
     return ((p, q) for i, p in enumerate(border) for q in border[i + 1 :])
+
+
+def anneal(
+    problem: PlacementProblem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float
+) -> list[int]:
+    """Random exchanges, also worse ones while it is warm; every fourth seed starts cooler, so nearer to `kinds`.
+
+    An exchange gives a position a host of the kind of one of its neighbours.
+
+    The same seed gives the same result.
+    """
+    chance = random.Random(seed)
+    state = Swapper(problem, kinds, floor, weight)
+    near = [list(neighbours) for neighbours in state.beside]
+    places = [[p for p, k in enumerate(kinds) if k == kind] for kind in range(len(problem.fabric.paths))]
+    best, best_cost = list(kinds), problem.cost(kinds)
+    hops = [bytes_ for near in state.beside for bytes_ in near.values()]
+    warm = max(hops) / (8 if seed % 4 == 3 else 1)
+    cooling = (min(hops) / warm / 8) ** (1 / tries)
+    for _ in range(tries):
+        warm *= cooling
+        p = chance.randrange(len(kinds))
+        wanted = state.kinds[chance.choice(near[p])]
+        if wanted == state.kinds[p]:
+            continue
+        q = chance.choice(places[wanted])
+        delta = state.changes(p, q)
+        gain = state.gain(p, q, delta)
+        if gain >= 0 or chance.random() < 2.0 ** (gain / warm):
+            places[wanted][places[wanted].index(q)] = p
+            places[state.kinds[p]][places[state.kinds[p]].index(p)] = q
+            state.exchange(p, q, delta)
+            if gain > 0 and (cost := state.real_cost()) < best_cost:
+                best, best_cost = list(state.kinds), cost
+    return best
 
 
 def exact(problem: PlacementProblem, incumbent: Sequence[int]) -> tuple[list[int], bool]:
