@@ -21,6 +21,7 @@ from tests.e2e.places import ROOT, Local, Place, ledger
 EXAMPLE = ROOT / "examples" / "roles"
 FILES = ("grpo.py", "judge.py")
 STEPS_APART = 20  # at least, between faults
+UNDER_WAY = 5  # steps that may still come after a fault: they are reported in fives
 LAST = 40  # steps after the last fault
 PAUSE_S = 0.05  # after each step, so that faults strike at different steps
 # By name: (role, rank in it, signal). The rollout server may start again; the judge may not.
@@ -96,8 +97,8 @@ def strike_all(place: Place, run: Path, faults: int, seed: int) -> Iterator[Stru
         number, step = rows.newest["attempt"], rows.newest["step"]
         seen, struck_s = len(rows.steps), time.time()
         undo = _strike(place, run, number, kind)
-        rows.wait(lambda seen=seen, at_s=struck_s: any(row["t"] > at_s + 0.5 for row in rows.steps[seen:]))  # type: ignore[misc]
-        following = next((row for row in rows.steps[seen:] if row["t"] > struck_s + 0.5), None)
+        rows.wait(lambda seen=seen, after=step + UNDER_WAY: any(row["step"] > after for row in rows.steps[seen:]))  # type: ignore[misc]
+        following = next((row for row in rows.steps[seen:] if row["step"] > step + UNDER_WAY), None)
         reasons = [event["reason"] for event in ledger(run, "ended") if event["attempt"] >= number]
         struck = Struck(kind, number, step, reason=reasons[0] if reasons else "")
         if following:

@@ -5,7 +5,6 @@ Its cores, memory and GPUs are a cluster of one node.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,8 +25,10 @@ from torusrun.orchestrator.schedulers.interface import (
     Traits,
     Variables,
 )
+from torusrun.orchestrator.schedulers.local import sessions
 from torusrun.orchestrator.schedulers.local.sessions import states
 
+SESSIONS = sessions.__name__
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")
 GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
@@ -68,9 +69,8 @@ def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[
 
 
 def _working(said: Finished) -> list[str]:
-    """Always [], or SiteError if pgrep found a process: that will soon record its job itself."""
-    if said.exit_code > 1:  # 1: there is none
-        said.check("looking for a process by its name")
+    """Always [], or SiteError if a process was found: that will soon record its job itself."""
+    said.check("looking for a process by its name")
     if said.stdout.split():
         raise SiteError(f"process {said.stdout.split()[0]} works for it, and will record its state soon")
     return []
@@ -92,8 +92,7 @@ class Local(Scheduler):
     def submit_command(self, script: Path, request: Request) -> list[str]:
         files = (script, script.parent / request.stdout, script.parent / request.stderr)
         after = (*request.after, *request.after_any)
-        module = "torusrun.orchestrator.schedulers.local.sessions"
-        return process.module(sys.executable, module, *files, request.called, *after)
+        return process.module(sys.executable, SESSIONS, *files, request.called, *after)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):
@@ -105,11 +104,10 @@ class Local(Scheduler):
         return Query(command, lambda said: states(said.stdout.splitlines(), job_ids))
 
     def find_query(self, token: str) -> Query[list[str]]:
-        command = ["pgrep", "--full", "--euid", str(os.geteuid()), f"/jobs?[.]sh {re.escape(token)}( |$)"]
-        return Query(command, _working)
+        return Query(process.module(sys.executable, SESSIONS, sessions.FIND, token), _working)
 
     def cancel_command(self, job_id: str) -> list[str]:
-        return ["kill", "-TERM", "--", f"-{job_id.partition('.')[0]}"]
+        return process.module(sys.executable, SESSIONS, sessions.END, job_id)
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:
         return [this_host]

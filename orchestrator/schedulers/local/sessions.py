@@ -2,8 +2,9 @@
 
 `orchestrator.schedulers.local.sessions SCRIPT OUT ERR TOKEN [JOB_ID...]` is the submit command: it starts the script in
 its own session, once these jobs have ended, and prints its job id. The script writes into the files OUT and ERR. TOKEN
-is an argument of the script, by which `pgrep` finds it. The umask is the caller's. A script that waits is at first
-`orchestrator.schedulers.local.sessions --wait SCRIPT TOKEN JOB_ID...`, which keeps its pid and so its job id.
+is an argument of the script, by which `--find TOKEN` finds its process. The umask is the caller's. A script that waits
+is at first `... --wait SCRIPT TOKEN JOB_ID...`, which keeps its pid and so its job id. `--end JOB_ID` asks a job to
+end. Nothing here needs a program that a minimal system lacks, as pgrep and kill.
 
 A job lives as long as any process of its session. By the start time (clock ticks since boot, field 22 of
 /proc/PID/stat), a reused pid is not mistaken for the job.
@@ -14,10 +15,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +29,8 @@ from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State, Status
 
-WAIT = "--wait"
+WAIT, FIND, END = "--wait", "--find", "--end"
+SCRIPT = re.compile(r"/jobs?[.]sh$")
 WAITING = "torusrun-waits"  # the name of a process that waits for other jobs before it begins
 POLL_S = 0.2
 PR_SET_NAME = 15  # <linux/prctl.h>
@@ -35,6 +39,12 @@ PR_SET_NAME = 15  # <linux/prctl.h>
 def main() -> None:
     if sys.argv[1] == WAIT:
         _wait(*sys.argv[2:])
+    if sys.argv[1] == FIND:
+        print(*working(sys.argv[2]))
+        return
+    if sys.argv[1] == END:
+        _end(sys.argv[2])
+        return
     (script, output, errors), token, awaited = map(Path, sys.argv[1:4]), sys.argv[4], sys.argv[5:]
     waits = process.module(sys.executable, "torusrun.orchestrator.schedulers.local.sessions", WAIT, script, token)
     with private.appended(output) as out, private.appended(errors) as err:
@@ -43,6 +53,26 @@ def main() -> None:
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),
         )  # fmt: skip
     print(job_id_of(Path(f"/proc/{job.pid}/stat").read_text()))
+
+
+def _end(job_id: str) -> None:
+    """Ask the first process of a job, and all of its group, to end. Exits with 1 and the reason if that fails."""
+    try:
+        os.killpg(int(job_id.partition(".")[0]), signal.SIGTERM)
+    except OSError as error:
+        sys.exit(f"job {job_id} cannot be ended: {error.strerror}")
+
+
+def working(token: str) -> list[int]:
+    """The processes of this user that run the script of the job with this token, or wait to do so."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # a process that has just ended
+            words = path.read_text(errors="replace").split("\0")
+            runs = any(SCRIPT.search(script) and given == token for script, given in pairwise(words))
+            if runs and path.stat().st_uid == os.geteuid():
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def _wait(script: str, token: str, *awaited: str) -> None:
