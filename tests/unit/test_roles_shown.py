@@ -147,6 +147,13 @@ def test_a_damaged_record_of_a_role_is_none(made: Made, content: str) -> None:
     assert made.view().roles["rollout"] == "not started"
 
 
+def test_a_role_of_a_placement_leads_to_no_other_folder(made: Made) -> None:
+    kept = json.loads(made.attempt.placement.read_text())
+    kept["roles"] = ["trainer"] * 4 + ["../x"] * 4
+    made.attempt.placement.write_text(json.dumps(kept))
+    assert set(made.view().roles) == {"trainer"}
+
+
 def test_ranks_are_named_by_role_and_number(made: Made) -> None:
     assert rank_name(made.placement, 1) == "trainer rank 1 (n1, local rank 1)"
     assert rank_name(made.placement, JUDGE + 1) == "judge rank 1 (n4, local rank 0)"

@@ -17,6 +17,7 @@ from torusrun.orchestrator.run.folder.shown_plan import as_grid
 
 NUMBER = re.compile(r"[1-9]\d{0,4}")
 RECORD = re.compile(r"(\d{4,8})\.(\w+)\.json")
+ROLE = re.compile(r"[a-z][a-z0-9_]{0,30}")
 MOST_ENTRIES = 100_000
 LARGEST_NAME = 1_000
 
@@ -71,5 +72,6 @@ def roles(attempt: Attempt) -> dict[tuple[int, str], str]:
     with contextlib.suppress(SiteError, TypeError, ValueError):
         kept = read_object(attempt.placement) or {}
         named = zip(kept.get("slots", ()), kept.get("roles") or (), strict=False)
-        return {(int(rank), plain(host)): plain(name) for (rank, host, *_), name in named}
+        # Another user's run must not lead to files elsewhere by a role's name.
+        return {(int(rank), plain(host)): name for (rank, host, *_), name in named if ROLE.fullmatch(name)}
     return {}

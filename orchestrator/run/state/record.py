@@ -143,7 +143,7 @@ class Record:
             ),
             last_step_age_s=at.pace.age_s,
             usual_step_s=at.pace.usual_s,
-            pause="" if self.end or self.done or self._tells_no_steps(rows) else at.pace.pause,
+            pause="" if self.end or self.done or not begun or self._tells_no_steps(rows) else at.pace.pause,
             site=self.site,
             submitted_s=self.submitted_s,
             age_s=None if self.submitted_s is None or status.state.over else max(now_s - self.submitted_s, 0.0),
