@@ -215,7 +215,7 @@ def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
         "files": shown.files,
         "notes": shown.notes,
         "script": shown.script,
-        **({"roles": [role.as_json() for role in shown.roles]} if shown.roles else {}),
+        **({"roles": [asdict(role) for role in shown.roles]} if shown.roles else {}),
     }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from torusrun.orchestrator.job.ranks.roles import facts, with_places
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
@@ -21,10 +20,7 @@ class RoleProgram:
     hosts: tuple[str, ...]
     program: Program
     environment: Mapping[str, str]
-    container: list[str] | None = None  # the command that starts it in an image
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    container: list[str] | None  # the command that starts it in an image
 
 
 def started(

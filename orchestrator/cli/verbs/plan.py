@@ -20,10 +20,12 @@ from torusrun.training.schedule import Course, phases_of
 WIDTH = 100  # of the text beside a name
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.base.shown.table import Table
     from torusrun.orchestrator.forecast.by_size import ProgramForecast
     from torusrun.orchestrator.forecast.forecast import Forecast
     from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.schedulers.topology import ExpectedHosts
+    from torusrun.orchestrator.show.role_table import RoleRow
     from torusrun.training.recipe.train import Train
 
 
@@ -59,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
         checked = {"check": fits[0].as_json(), "check_of_services": [fit.as_json() for fit in fits[1:]]} if fits else {}
-        print(json.dumps({**planned.as_json(), **parts, **cost, **checked, **_roles(planned)}, indent=1))
+        roles = {"roles": _roles(planned).as_json()} if planned.run.roles else {}
+        print(json.dumps({**planned.as_json(), **parts, **cost, **checked, **roles}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
@@ -166,7 +169,7 @@ def _words(planned: Plan) -> str:
         "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
         **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
         **(_command(planned) if run.command else _training(planned)),
-        **({"roles": f"\n{'':12}".join(_roles_table(planned))} if run.roles else {}),
+        **({"roles": f"\n{'':12}".join(_roles(planned).lines())} if run.roles else {}),
         **({"image": f"\n{'':12}".join(images)} if (images := _images(planned)) else {}),
         **_bad_nodes(planned),
         **({"note": f"\n{'':12}".join(lines)} if (lines := notes(planned)) else {}),
@@ -185,16 +188,10 @@ def _nodes(planned: Plan) -> str:
     )
 
 
-def _roles_table(planned: Plan) -> list[str]:
+def _roles(planned: Plan) -> Table[RoleRow]:
     from torusrun.orchestrator.show.role_table import table
 
-    return table(planned).lines()
-
-
-def _roles(planned: Plan) -> dict[str, list[dict[str, object]]]:
-    from torusrun.orchestrator.show.role_table import table
-
-    return {"roles": table(planned).as_json()} if planned.run.roles else {}
+    return table(planned)
 
 
 def _keeps_going(planned: Plan) -> str:
