@@ -143,7 +143,10 @@ def relay(channel: Any, source: int, output: int) -> int:
                 if ended:
                     channel.shutdown_write()
             if typed and channel.send_ready():  # `sendall` would wait for ever if the program waits, too
-                typed = typed[channel.send(typed) :]
+                try:
+                    typed = typed[channel.send(typed) :]
+                except OSError:  # the command has ended, or the link: the exit code shows which
+                    typed, ended = b"", True
         _show(channel, output)
     return channel.exit_status if channel.exit_status_ready() and channel.exit_status >= 0 else LOST
 

@@ -187,7 +187,7 @@ def test_the_commands_of_the_page(laptop: Laptop) -> None:
     laptop.put("page/program.sh", "test -e ../../again && exit 0; touch ../../again; exec sleep 600")
     page = (REPO / "docs" / "guides" / "remote.md").read_text()
     commands = re.findall(r"^    torusrun (.*)$", page, re.MULTILINE)
-    assert len(commands) == 14
+    assert len(commands) == 13
     for command in commands:
         if command == "cancel last":
             folder = Path(state(laptop, "last")["folder"].partition(":")[2])
