@@ -16,7 +16,7 @@ from benchmarks.large_batch.cell import SIDES, Cell, cells
 from benchmarks.large_batch.results import UNSTABLE, Found, Scores, missing, read
 from benchmarks.large_batch.results import found as found_in
 from benchmarks.large_batch.study import CHOOSES, MNIST
-from torusrun.orchestrator.show.page.charts import Chart, ChartLine
+from torusrun.orchestrator.show.page.drawing import Chart, ChartLine
 from torusrun.training.recipe.published import names
 from torusrun.training.recipe.train import Train
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,10 +94,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     placement = place(plan.grid, hosts[: plan.run.nodes], plan.ranks_per_node)
     placement = with_services(plan.run, plan.site, placement, hosts)
     starter, notes = _launcher(plan)
-    if plan.chosen:
-        notes.append(f"grid {plan.grid} is {plan.chosen.reason}")
-    if parts := stretches(plan.run):
-        notes.append(f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first")
+    notes += _choices(plan)
     runtime = in_image.runtime(plan, notes) if images and not pyxis.used(plan.site.container.runtime) else None
     order = launch_order(plan, run, attempt, starter, images, runtime)
     rank = Rank(0, attempt, order, placement)
@@ -136,6 +133,14 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
         roles=roles,
     )
+
+
+def _choices(plan: Plan) -> Iterator[str]:
+    """What was chosen for the run, in words: its grid, and the attempts of its phases."""
+    if plan.chosen:
+        yield f"grid {plan.grid} is {plan.chosen.reason}"
+    if parts := stretches(plan.run):
+        yield f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first"
 
 
 def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:

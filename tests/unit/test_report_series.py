@@ -8,17 +8,8 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torusrun.orchestrator.show.page.charts import (
-    HEIGHT,
-    MOST_TICKS,
-    WIDTH,
-    Chart,
-    ChartLine,
-    series,
-    thinned,
-    ticks,
-    written,
-)
+from torusrun.orchestrator.show.page.charts import series, thinned
+from torusrun.orchestrator.show.page.drawing import HEIGHT, MOST_TICKS, WIDTH, Chart, ChartLine, ticks, written
 
 VALUES = st.floats(-1e15, 1e15)
 

@@ -274,9 +274,8 @@ def _cancelled(reason: str, hosts: Sequence[str]) -> tuple[str, str]:
         meant = "dropped by its dependency, it never ran: the job before it did not end as required"
         return meant, f"CANCELLED, {reason}"
     before = "" if reason in ("", "None") else f"; before: {reason}"
-    if not hosts:
-        return "cancelled while it waited: it never ran", f"CANCELLED{before}"
-    return "cancelled, by its user or by an administrator", f"CANCELLED{before}"
+    how = "cancelled, by its user or by an administrator" if hosts else "cancelled while it waited: it never ran"
+    return how, f"CANCELLED{before}"
 
 
 def _end(word: str, hosts: Sequence[str]) -> str:
@@ -296,7 +295,6 @@ def _one_of(hosts: Sequence[str]) -> str:
 
 def _with(meant: str, *words: str) -> str:
     """The meaning, and Slurm's own words for it in parentheses; only Slurm's words if the meaning is unknown."""
-    said = ", ".join(word for word in words if word and word != "None")
-    if not said:
-        return meant
-    return f"{meant} (Slurm: {said})" if meant else f"Slurm says: {said}"
+    own = ", ".join(word for word in words if word and word != "None")
+    both = f"{meant} (Slurm: {own})" if meant else f"Slurm says: {own}"
+    return both if own else meant
