@@ -94,7 +94,7 @@ REFUSED = {
     "reproduce last --compare last --wait": "exclude each other: leave one out",
     "forward gone 80": "there is no run 'gone'",
     "forward last": "forward needs PORT (",
-    "forward last http": "PORT: it must be a whole number, not 'http'",
+    "forward last http": "is COMPLETED",
     "forward last 80 --listen 70000": "write a port, or an IPv4 address and a port",
     "export gone out": "there is no run 'gone'",
     "export gone* out": "no run's name matches 'gone*'",

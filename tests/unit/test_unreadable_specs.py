@@ -128,7 +128,8 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o700)
     # Imported before: he may not be able to read them.
     needed = ", ".join(
-        f"torusrun.orchestrator.{name}" for name in ("cli.main", "cli.verbs.image", "run.image.building", "keys.load")
+        f"torusrun.orchestrator.{name}"
+        for name in ("cli.main", "cli.verbs.image", "run.image.building", "keys.load", "base.defect")
     )
     program = f"import os, {needed}; os.setuid(65534); raise SystemExit(torusrun.orchestrator.cli.main.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]

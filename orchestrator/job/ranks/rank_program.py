@@ -50,16 +50,21 @@ class RankProgram:
         self.newer_s = time.monotonic()
         self.told_s: float | None = None
         self.noted = self.asked_where = False
+        # A service is needed until the main role has ended: it does not follow a request that all ranks get.
+        self.needed = rank.role.service and not rank.role.each
+        self._listen()
+
+    def _listen(self) -> None:
+        """Handle the requests to the wrapper; a start of the program may have ignored some (beginning.py)."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
-        # A service is needed until the main role has ended: it does not follow a request that all ranks get.
-        needed = rank.role.service and not rank.role.each
-        signal.signal(signal.SIGUSR2, _ignore if needed else self._ask_to_stop)
+        signal.signal(signal.SIGUSR2, _ignore if self.needed else self._ask_to_stop)
         signal.signal(signal.SIGUSR1, self._ask_where)
 
     def wait(self, child: subprocess.Popen[bytes]) -> tuple[int, bool]:
         """(the exit code, negative for a signal; whether the program had been asked to stop)."""
         self.child = child
+        self._listen()
         if self.told_s:  # between two starts
             self._pass_on()
         if self.service:
