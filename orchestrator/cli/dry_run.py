@@ -272,11 +272,8 @@ def _code(shown: DryRun) -> list[str]:
     code = shown.code
     if code is None:
         return []
-    how = (
-        "the files that git tracks or does not ignore"
-        if code.tracked
-        else "the whole folder, because git does not list it"
-    )
+    listed, whole = "the files that git tracks or does not ignore", "the whole folder, because git does not list it"
+    how = listed if code.tracked else whole
     return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}", *code.notes]
 
 
@@ -284,12 +281,7 @@ def _code_record(shown: DryRun) -> dict[str, Any] | None:
     code = shown.code
     if code is None:
         return None
-    return {
-        "source": str(code.source),
-        "files": code.files,
-        "bytes": code.size_bytes,
-        "notes": code.notes,
-    }
+    return {"source": str(code.source), "files": code.files, "bytes": code.size_bytes, "notes": code.notes}
 
 
 def _variables(values: Mapping[str, str]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from torusrun.orchestrator.job.ranks.roles import facts, with_places
+from torusrun.orchestrator.job.ranks.roles import with_places
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.orchestrator.run.program.what_runs import Program, facts
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
-from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart
+from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
 from torusrun.orchestrator.place.hosts.same_host import this_host
@@ -93,25 +93,23 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
     try:
         lock = claim.hold(attempt)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
-        code, told, failed, left = _run(rank, lock, cores, held)
+        ran = _run(rank, lock, cores, held)
     except StoppedBeforeStart:
         record(exit_code=0, told=True, meaning=Meaning.LATER)
         return 0
     except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
         record(error=str(error), meaning=Meaning.NO_IMAGE if isinstance(error, ImageError) else Meaning.FAILED)
         raise
-    if failed:
-        record(error=failed, meaning=Meaning.NOT_READY)
+    if ran.failed:
+        record(error=ran.failed, meaning=Meaning.NOT_READY)
         return UNREADY
-    exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
-    meaning = rank.role.program.meaning(code)
-    needed = rank.role.service or rank.role.each
-    if needed:  # whatever its exit code: it has to live until it is told, or all is judged
-        meaning = Meaning.FAILED if not told else Meaning.LATER if left else Meaning.DONE
-    record(exit_code=exit_code, signal=by_signal, told=told, meaning=meaning)
-    if needed:
-        return 0 if told else code if code > 0 else UNREADY
-    return code if code >= 0 else 128 - code
+    exit_code, by_signal = (ran.code, None) if ran.code >= 0 else (None, -ran.code)
+    meaning, code = rank.role.program.meaning(ran.code), ran.code if ran.code >= 0 else 128 - ran.code
+    if rank.role.service or rank.role.each:  # it has to live until a request to end, or until all is judged
+        meaning = Meaning.FAILED if not ran.asked else Meaning.LATER if ran.left else Meaning.DONE
+        code = 0 if ran.asked else code or UNREADY
+    record(exit_code=exit_code, signal=by_signal, told=ran.asked, meaning=meaning)
+    return code
 
 
 def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
@@ -122,11 +120,17 @@ def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[in
     return rank, local_rank
 
 
-def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> tuple[int, bool, str, bool]:
-    """Run the program of this rank.
+class Ran(NamedTuple):
+    """How the program of a rank ended."""
 
-    Returns its exit code (negative for a signal), whether it had been asked to stop, why a service was ended, and
-    whether one for each checkpoint may have left some.
+    code: int  # its exit code, negative for a signal
+    asked: bool  # whether the rank had got a request to stop, or has judged every checkpoint
+    failed: str  # why a service was ended, in words
+    left: bool  # whether checkpoints may be left that it has to judge
+
+
+def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitStack) -> Ran:
+    """Run the program of this rank, again if it may restart, or once for each checkpoint.
 
     `cores` are the job's cores on this node. What the program needs stays until `held` is closed, which waits for the
     process that writes a checkpoint.
@@ -137,7 +141,7 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
         roles, service = _roles(rank, held)
         program = RankProgram(rank, times, service)
         judge = _judge(rank, program, log.fileno())
-        again, monitored, code, told = rank.role.restart, False, 0, True
+        again, monitored, code, asked = rank.role.restart, False, 0, True
         judgement = judge.next() if judge else None
         while judgement or not judge:
             with contextlib.ExitStack() as over:
@@ -147,19 +151,19 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
                 if rank.slot.local_rank == 0 and not monitored:
                     watched.enter_context(_monitor(rank, cores))
                     monitored = True
-                code, told = program.wait(child)
-            if told or (service and service.failed):
+                code, asked = program.wait(child)
+            if asked or (service and service.failed):
                 break
             if judge and code == 0:
                 judge.judged()
                 judgement = judge.next()
-                told = judgement is None
+                asked = judgement is None
             elif again:
                 again -= 1
                 print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
             else:
                 break
-        return code, told, service.failed if service else "", judge is not None and not judge.over
+        return Ran(code, asked, service.failed if service else "", judge is not None and not judge.over)
 
 
 def _judge(rank: Rank, program: RankProgram, log: int) -> Judge | None:
@@ -199,7 +203,7 @@ def _roles(rank: Rank, held: contextlib.ExitStack) -> tuple[Roles | None, Servic
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
         signal.signal(number, lambda number, frame: asked.append(number))
     roles = Roles(rank, held)
-    service = Service(rank, roles.own, rank.attempt.rank_log(rank.number))
+    service = Service(rank, meeting(rank.attempt.role_place(rank.role.name)), rank.attempt.rank_log(rank.number))
     roles.wait(lambda: bool(asked) or service.told(time.monotonic()))
     return roles, service
 

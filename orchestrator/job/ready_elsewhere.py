@@ -45,14 +45,14 @@ def _place(run: RunFolder, role: str) -> dict[str, str]:
     from torusrun.orchestrator.job.ranks.meeting import meeting
     from torusrun.orchestrator.job.ranks.roles import is_ready
     from torusrun.orchestrator.place.placement.mapping import Placement
-    from torusrun.orchestrator.run.program.what_runs import role_environment
+    from torusrun.orchestrator.run.program.what_runs import facts, role_environment
 
     numbers = attempt_folders.attempts(run)
     attempt = run.attempt(numbers[-1] if numbers else 1)
     if attempt.end.exists() or not is_ready(attempt, role):
         return {}
     slots = Placement.from_json(read_object(attempt.placement) or {}).of_role(role)
-    return role_environment(role, [*dict.fromkeys(slot.host for slot in slots)], *meeting(attempt.role_place(role)))
+    return role_environment(role, facts((slot.host for slot in slots), *meeting(attempt.role_place(role))))
 
 
 def _over(run: RunFolder) -> End | None:

@@ -20,7 +20,7 @@ from torusrun.orchestrator.keys.main_role import awaited
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
 from torusrun.orchestrator.run.folder import metrics
-from torusrun.orchestrator.run.folder.judged import SETTLED_S, Found, ToJudge, judged_so_far, kept
+from torusrun.orchestrator.run.folder.judged import SETTLED_S, CompleteCheckpoint, ToJudge, judged_so_far, kept
 from torusrun.orchestrator.run.folder.records import Meaning, RankEnd, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -117,7 +117,9 @@ def test_a_checkpoint_is_complete_once_it_has_not_changed_for_a_while(folder: Fo
     folder.clock.sleep(SETTLED_S - 1)
     assert queue.next() is None
     folder.clock.sleep(1)
-    assert queue.next() == Found(folder.folder / "step-1", str((folder.folder / "step-1").stat().st_ino), 1)
+    assert queue.next() == CompleteCheckpoint(
+        folder.folder / "step-1", str((folder.folder / "step-1").stat().st_ino), 1
+    )
 
 
 def test_one_with_a_manifest_is_complete_at_once_or_never(folder: Folder) -> None:

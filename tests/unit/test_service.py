@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import until
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.job.ranks import service as module
-from torusrun.orchestrator.job.ranks.roles import RolePlace, is_ready
+from torusrun.orchestrator.job.ranks.roles import is_ready
 from torusrun.orchestrator.job.ranks.service import Service
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RoleOrder
 from torusrun.orchestrator.place.placement.grid import Grid
@@ -59,7 +59,7 @@ def made(folder: Path, port: int, ready: ReadyCheck, number: int = 1, **role: ob
     order = LaunchOrder("x", (RoleOrder(Program(("main",)), name="main"), server), ("R", "L"), (), (), None, 30.0, 0o77)
     slots = (Slot(0, "h", 0, (0,), "main"), Slot(1, "h", 1, (), "server"), Slot(2, "h", 2, (), "server"))
     rank = Rank(number, attempt, order, Placement(Grid((1,)), slots))
-    return Service(rank, RolePlace(("h",), "127.0.0.1", port), folder / "log")
+    return Service(rank, ("127.0.0.1", port), folder / "log")
 
 
 def state(service: Service) -> dict[str, object]:

@@ -19,7 +19,7 @@ from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.ranks.roles import record
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.keys.main_role import MAIN
-from torusrun.orchestrator.run.folder.judged import Found, ToJudge, kept
+from torusrun.orchestrator.run.folder.judged import CompleteCheckpoint, ToJudge, kept
 from torusrun.orchestrator.run.folder.records import JUDGED, JUDGING
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.program.progress import checkpoint_line
@@ -55,10 +55,13 @@ class Judge:
             run = RunFolder(rank.attempt.folder.parents[1])
             folder = Path(rank.role.judges)
             record(self.attempt, self.name, JUDGING, check="")
-            self._queue, self._found = ToJudge(folder, run.judged(self.name), newest=rank.role.newest), Found(folder)
+            self._queue, self._checkpoint = (
+                ToJudge(folder, run.judged(self.name), newest=rank.role.newest),
+                CompleteCheckpoint(folder),
+            )
 
     def next(self) -> Subject | None:
-        """The next judgement, for which this waits; None if all is judged, or the rank is asked to stop."""
+        """The next judgement, for which this waits; None if all is judged, or on a request to stop."""
         self._kept.close()
         judgement = self._program.until(self._chosen if self.rank.leads else self._given)
         if judgement is None:
@@ -73,7 +76,7 @@ class Judge:
         if not self.rank.leads:
             write_json(self._record_of(self.rank.in_role), {"number": self._number})
         elif self._program.until(self._all_ended):
-            self._queue.judged(self._found)
+            self._queue.judged(self._checkpoint)
 
     def _chosen(self) -> Subject | None:
         """The first rank's choice, which is kept until the next judgement; None if there is nothing to judge yet."""
@@ -84,14 +87,14 @@ class Judge:
         self._looked_s = time.monotonic()
         # Before the look for checkpoints: one may be written in between.
         over = service.over if service else _is_over(RunFolder(Path(self.rank.role.of_run)))
-        found = self._queue.next(over=over)
-        if found is None:
+        checkpoint = self._queue.next(over=over)
+        if checkpoint is None:
             return Subject(self._number + 1, "", None) if over else None
         self._kept.close()
-        if not self._kept.enter_context(kept(found)):
+        if not self._kept.enter_context(kept(checkpoint)):
             return None  # it has just been removed
-        self._found = found
-        return Subject(self._number + 1, str(found.path), found.step)
+        self._checkpoint = checkpoint
+        return Subject(self._number + 1, str(checkpoint.path), checkpoint.step)
 
     def _tell(self, judgement: Subject) -> None:
         """Record it for the other ranks and for `status`, and its step where numbers without a step are read."""

@@ -82,7 +82,7 @@ class RankProgram:
                 self._look()
 
     def until(self, ready: Callable[[], Known | None]) -> Known | None:
-        """The value of `ready` once it has one, between two starts; None if the rank is asked to stop before."""
+        """The value of `ready` once it has one, between two starts; None on a request to stop before."""
         while not self.told_s:
             if value := ready():
                 return value

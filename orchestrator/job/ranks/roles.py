@@ -9,38 +9,19 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting, open_meeting
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.keys.role_words import filled
+from torusrun.orchestrator.run.folder.records import READY, SILENT
 from torusrun.orchestrator.run.folder.run_folder import Attempt
-from torusrun.orchestrator.run.program.what_runs import Program, role_environment
+from torusrun.orchestrator.run.program.what_runs import Program, facts, role_environment
 
-READY, SILENT = "ready", "silent"  # states of a service that is ready, or was and does not answer now
 LOOK_S = 0.2
-
-
-@dataclass(frozen=True)
-class RolePlace:
-    """Where a role is: its hosts, and the address and port of its first rank's host."""
-
-    hosts: tuple[str, ...]
-    address: str
-    port: int
-
-    @property
-    def facts(self) -> dict[str, str]:
-        return facts(self.hosts, self.address, str(self.port))
-
-
-def facts(hosts: Sequence[str], address: str, port: str) -> dict[str, str]:
-    """The values for {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url}; the hosts are parted by commas."""
-    within = f"[{address}]" if ":" in address else address
-    return {"hosts": ",".join(hosts), "address": address, "port": port, "url": f"http://{within}:{port}"}
 
 
 class Roles:
@@ -54,17 +35,12 @@ class Roles:
         self._port: socket.socket | None = None
         if rank.leads and held:
             self._port = held.enter_context(open_meeting(rank.attempt.role_place(rank.role.name), self.interface))
-        self.places = {role.name: self._place(role.name) for role in rank.order.roles}
+        self.places = {role.name: self._place(role.name) for role in rank.order.roles}  # the facts of each
 
     @property
     def interface(self) -> str | None:
         """The network interface of the roles' ports. A job of this machine needs no other host, and runs none."""
         return self.rank.order.interface if self.rank.order.host_variable else "lo"
-
-    @property
-    def own(self) -> RolePlace:
-        """The place of the rank's own role."""
-        return self.places[self.rank.role.name]
 
     def wait(self, asked: Callable[[], bool]) -> None:
         """Wait until the roles that this one comes after are ready. Raises StoppedBeforeStart if `asked` is true."""
@@ -81,12 +57,11 @@ class Roles:
 
     def filled(self, program: Program) -> Program:
         """The program of this rank's role with the places of all roles."""
-        return with_places(program, self.rank.role.name, {name: place.facts for name, place in self.places.items()})
+        return with_places(program, self.rank.role.name, self.places)
 
-    def _place(self, name: str) -> RolePlace:
-        address, port = meeting(self.rank.attempt.role_place(name))
-        hosts = dict.fromkeys(slot.host for slot in self.rank.placement.of_role(name))
-        return RolePlace(tuple(hosts), address, port)
+    def _place(self, name: str) -> dict[str, str]:
+        hosts = (slot.host for slot in self.rank.placement.of_role(name))
+        return facts(hosts, *meeting(self.rank.attempt.role_place(name)))
 
 
 def with_places(program: Program, role: str, places: Mapping[str, Mapping[str, str]]) -> Program:
@@ -97,7 +72,7 @@ def with_places(program: Program, role: str, places: Mapping[str, Mapping[str, s
     port = places[role]["port"]
     environment = {name: filled(value, places, port) for name, value in program.environment.items()}
     for name, place in places.items():
-        environment |= role_environment(name, [place["hosts"]], place["address"], place["port"])
+        environment |= role_environment(name, place)
     return replace(program, argv=tuple(filled(word, places, port) for word in program.argv), environment=environment)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import open_regular
-from torusrun.orchestrator.job.ranks.roles import READY, SILENT, RolePlace, record
+from torusrun.orchestrator.job.ranks.roles import record
 from torusrun.orchestrator.job.start.launch_order import Rank
+from torusrun.orchestrator.run.folder.records import LATE, READY, SILENT, WAITING
 from torusrun.orchestrator.run.program.what_runs import ReadyCheck
 
 EVERY_S = 1.0  # between checks of a service that is not ready, and looks for a request to stop
@@ -29,8 +30,8 @@ REPEATED = ("http", "tcp")  # the checks that go on once a service is ready
 class Service:
     """The checks of one role, in a thread of its first rank's wrapper; other ranks of the role only obey `told`."""
 
-    def __init__(self, rank: Rank, place: RolePlace, log: Path) -> None:
-        self.rank, self.role, self.place = rank, rank.role, place
+    def __init__(self, rank: Rank, at: tuple[str, int], log: Path) -> None:
+        self.rank, self.role, self.at = rank, rank.role, at  # the address and port of the role
         self.failed = ""  # why its rank has to end, in words
         self.over = False  # whether the main role is
         self._read = 0  # bytes of the log whose lines have been matched
@@ -67,11 +68,11 @@ class Service:
 
     def _becomes_ready(self, over: threading.Event) -> bool:
         check, began_s = self.role.ready, time.monotonic()
-        self._record("waiting")
+        self._record(WAITING)
         while not self._answers(check):
             if time.monotonic() > began_s + check.within_s:
+                self._record(LATE)  # before its end, so that `status` never shows that it still waits
                 self.failed = f"is not ready: {check.words} did not answer within {check.within_s:g} s"
-                self._record("late")
                 return False
             if over.wait(EVERY_S):
                 return False
@@ -98,10 +99,10 @@ class Service:
 
     def _answers(self, check: ReadyCheck) -> bool:
         if check.kind == "http":
-            return http_answers(self.place.address, self.place.port, check.value)
+            return http_answers(*self.at, check.value)
         if check.kind == "tcp":
             with contextlib.suppress(OSError):
-                socket.create_connection((self.place.address, self.place.port), ANSWER_S).close()
+                socket.create_connection(self.at, ANSWER_S).close()
                 return True
             return False
         if check.kind == "file":

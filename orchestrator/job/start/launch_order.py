@@ -34,7 +34,7 @@ class RoleOrder:
     program: Program
     container: RankImage | None = None
     name: str = ""
-    service: bool = False  # it ends when it is told to; any other end of it is a failure
+    service: bool = False  # it ends on request; any other end of it is a failure
     after: tuple[str, ...] = ()  # roles that must be ready before
     ready: ReadyCheck = ReadyCheck()
     alive: bool = False  # whether the check goes on once it is ready

@@ -28,7 +28,7 @@ STEP = re.compile(r"(?:step|iter(?:ation)?|checkpoint|ckpt)s?[-_=.]?(\d{1,15})",
 
 
 @dataclass(frozen=True)
-class Found:
+class CompleteCheckpoint:
     """A complete checkpoint. `version` differs once the name has another content; `step` is None if not known."""
 
     path: Path
@@ -49,34 +49,34 @@ class ToJudge:
             self._judged = {name: version for name, version in kept.items() if type(version) is str}
         self._seen: dict[str, tuple[str, float]] = {}  # name -> how it looked, and since when
 
-    def next(self, *, over: bool = False) -> Found | None:
+    def next(self, *, over: bool = False) -> CompleteCheckpoint | None:
         """The next checkpoint to judge; None if none is complete. `over` says that no more will be written."""
-        found = [each for each in self._complete(over) if self._is_new(each)]
-        return found[-1 if self._newest else 0] if found else None
+        fresh = [each for each in self._complete(over) if self._is_new(each)]
+        return fresh[-1 if self._newest else 0] if fresh else None
 
-    def judged(self, found: Found) -> None:
+    def judged(self, checkpoint: CompleteCheckpoint) -> None:
         """Record that a checkpoint is judged, and with `newest` that older ones are skipped. Raises SiteError."""
-        found_now = self._complete(over=True) if self._newest else []
-        older = found_now[: found_now.index(found)] if found in found_now else []
-        self._judged |= {each.path.name: each.version for each in (*older, found)}
+        complete = self._complete(over=True) if self._newest else []
+        older = complete[: complete.index(checkpoint)] if checkpoint in complete else []
+        self._judged |= {each.path.name: each.version for each in (*older, checkpoint)}
         write_json(self._record, {"schema": 1, "judged": self._judged})
 
-    def _is_new(self, found: Found) -> bool:
-        return self._judged.get(found.path.name) != found.version
+    def _is_new(self, checkpoint: CompleteCheckpoint) -> bool:
+        return self._judged.get(checkpoint.path.name) != checkpoint.version
 
-    def _complete(self, over: bool) -> list[Found]:
+    def _complete(self, over: bool) -> list[CompleteCheckpoint]:
         """The complete checkpoints, the oldest first: by their steps, or by time if a step is not known."""
         paths = finished(self._folder)[::-1]
         names = {path.name for path in paths}
-        found = [each for path in paths if not _is_pointer(path, names) and (each := self._found(path, over))]
-        known = all(each.step is not None for each in found)
-        return sorted(found, key=lambda each: each.step or 0) if known else found
+        complete = [each for path in paths if not _is_pointer(path, names) and (each := self._read(path, over))]
+        known = all(each.step is not None for each in complete)
+        return sorted(complete, key=lambda each: each.step or 0) if known else complete
 
-    def _found(self, path: Path, over: bool) -> Found | None:
+    def _read(self, path: Path, over: bool) -> CompleteCheckpoint | None:
         if (path / MANIFEST).exists():
             with contextlib.suppress(IncompleteCheckpoint):
                 ours = verify(path, contents=False)
-                return Found(path, ours.sha256.get(STATE, "")[:16], ours.step)
+                return CompleteCheckpoint(path, ours.sha256.get(STATE, "")[:16], ours.step)
             return None
         try:
             status = os.lstat(path)
@@ -84,13 +84,13 @@ class ToJudge:
             return None
         # What is judged may have its results written into it: a folder is known by its inode alone.
         version = str(status.st_ino) if path.is_dir() else f"{status.st_mtime_ns}.{status.st_size}"
-        found = Found(path, version, int(named[-1]) if (named := STEP.findall(path.name)) else None)
-        if over or not self._is_new(found):
-            return found
+        checkpoint = CompleteCheckpoint(path, version, int(named[-1]) if (named := STEP.findall(path.name)) else None)
+        if over or not self._is_new(checkpoint):
+            return checkpoint
         now_s, looks = self._clock(), looks_of(path)
         if self._seen.get(path.name, ("", 0.0))[0] != looks:
             self._seen[path.name] = (looks, now_s)
-        return found if now_s - self._seen[path.name][1] >= SETTLED_S else None
+        return checkpoint if now_s - self._seen[path.name][1] >= SETTLED_S else None
 
 
 def judged_so_far(run: RunFolder) -> str:
@@ -113,17 +113,17 @@ def _is_pointer(path: Path, names: set[str]) -> bool:
 
 
 @contextlib.contextmanager
-def kept(found: Found) -> Iterator[bool]:
+def kept(checkpoint: CompleteCheckpoint) -> Iterator[bool]:
     """Keep a checkpoint of our training, which removes old ones, as long as it is judged; False if it is gone.
 
     Those who remove one lock it (training/checkpoint/store.py). Without locks it may go at any time.
     """
     try:
-        descriptor = open_regular(found.path / STATE)
+        descriptor = open_regular(checkpoint.path / STATE)
     except OSError:  # it is not of our training, or gone
-        yield found.path.exists()
+        yield checkpoint.path.exists()
         return
     try:
-        yield lock.take(descriptor, shared=True, wait_s=0.0) is not False and found.path.exists()
+        yield lock.take(descriptor, shared=True, wait_s=0.0) is not False and checkpoint.path.exists()
     finally:
         os.close(descriptor)

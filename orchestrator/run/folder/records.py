@@ -238,7 +238,8 @@ def reserve_of(end: Path) -> Path:
     return end.with_name(f".{end.name}.reserve")
 
 
-JUDGING, JUDGED = "judging", "judged"  # states of a role that judges each checkpoint
+# The states of a service: silent is one that was ready and does not answer now; the last two judge each checkpoint.
+WAITING, READY, SILENT, LATE, JUDGING, JUDGED = "waiting", "ready", "silent", "late", "judging", "judged"
 
 
 def is_done(attempt: Attempt) -> bool:

@@ -94,7 +94,7 @@ class Attempt:
         "roles/NAME.judgement.json", "the checkpoint that a role judges, for its other ranks", "roles"
     )
     role_beat = OfRole("roles/NAME.heartbeat")
-    roles_over = At("roles/over.json", "the services that are told to stop, once the main role has ended", "roles")
+    roles_over = At("roles/over.json", "the services that have to stop, once the main role has ended", "roles")
     logs, ranks = At("logs"), At("ranks")
     rank_log = OfRank("logs/rank-NNNN.log", "the output of each rank")
     rank_log_times = Held("logs/rank-NNNN.log.times", "the times at which it had grown to each size")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from graphlib import CycleError
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.images import pyxis
@@ -35,7 +36,8 @@ def misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
                 yield f"roles.{name}.after", f"'roles.{name}.after': {other!r} is never ready: it judges checkpoints"
     try:
         order(run)
-    except ValueError as circle:
+    except CycleError as error:
+        circle = " and ".join(sorted({*error.args[1]}))
         yield "roles", f"'roles': {circle} wait for one another by their 'after'; take one of them out"
     for name, role in services(run).items():
         yield from _of_service(run, site, name, role, known)

@@ -5,8 +5,11 @@ The ranks of all roles are one launch: first those of the main role, in the orde
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from graphlib import TopologicalSorter
+from itertools import accumulate
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError
@@ -66,42 +69,37 @@ def with_services(run: RunSpec, site: Site, placement: Placement, hosts: Sequenc
             own[name], free = free[: role.nodes], free[role.nodes :]
             if len(own[name]) < role.nodes:
                 raise SiteError(f"the job has too few hosts: none is left for the role {name!r}")
-    slots = list(placement.slots)
+    slots = [replace(slot, role=main) for slot in placement.slots]
+    here = Counter(slot.host for slot in slots)
     for name, role in services(run).items():
         for host in own[home(run, site, name)]:
             for _ in range(ranks_per_node(role)):
-                here = sum(slot.host == host for slot in slots)
-                slots.append(Slot(len(slots), host, here, (), name))
-    named = [replace(slot, role=main) if not slot.role else slot for slot in slots]
-    return replace(placement, slots=tuple(named))
+                slots.append(Slot(len(slots), host, here[host], (), name))
+                here[host] += 1
+    return replace(placement, slots=tuple(slots))
 
 
 def gpus(run: RunSpec, site: Site, name: str) -> tuple[int, ...] | None:
-    """The numbers of a role's GPUs among those that a node of it has; None if it has all of them."""
+    """The numbers of a role's GPUs among those that a node of it has; None if it has all of them.
+
+    First come those of the role whose nodes they are, then those of the roles beside it, in the order of the file.
+    """
     where = home(run, site, name)
-    sharing = [other for other in run.roles if other != where and home(run, site, other) == where]
-    owner = run.roles.get(where, Role())
-    if not site.node.gpus or not (sharing or owner.gpus is not None):
+    beside = [other for other in run.roles if other != where and home(run, site, other) == where]
+    counts = {other: run.roles[other].gpus or 0 for other in beside}
+    own = run.roles[where].gpus if where in run.roles else None
+    if not site.node.gpus or (own is None and not counts):
         return None
-    taken = {other: run.roles[other].gpus or 0 for other in sharing}
-    first = site.node.gpus - sum(taken.values()) if owner.gpus is None else owner.gpus
-    for other, count in [(where, first), *taken.items()]:
-        if other == name:
-            begins = 0 if other == where else first + sum(list(taken.values())[: sharing.index(other)])
-            return tuple(range(begins, begins + count))
-    return None
+    counts = {where: site.node.gpus - sum(counts.values()) if own is None else own, **counts}
+    ends = dict(zip(counts, accumulate(counts.values()), strict=True))
+    return tuple(range(ends[name] - counts[name], ends[name]))
 
 
 def order(run: RunSpec) -> list[str]:
-    """The roles in an order in which each follows those that it waits for. Raises ValueError with a circle."""
+    """The roles in an order in which each follows those that it waits for. Raises CycleError with a circle."""
     waits = awaited(run)
-    done: list[str] = []
-    while left := [name for name in waits if name not in done]:
-        ready = [name for name in left if all(other in done or other not in waits for other in waits[name])]
-        if not ready:
-            raise ValueError(" and ".join(left))
-        done += ready
-    return done
+    known = {name: [other for other in after if other in waits] for name, after in waits.items()}
+    return list(TopologicalSorter(known).static_order())
 
 
 def nodes(run: RunSpec, site: Site, name: str) -> int:

@@ -10,7 +10,7 @@ itself reads the PET_* as defaults of its options, for ranks that are a torchrun
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
@@ -124,10 +124,20 @@ def master_environment(placement: Placement, rank: int, address: str, port: int 
     }
 
 
-def role_environment(name: str, hosts: Sequence[str], address: str, port: int | str) -> dict[str, str]:
-    """The variables with the place of a role, for the programs of all roles."""
-    prefix = f"TORUSRUN_{name.upper()}"
-    return {f"{prefix}_HOSTS": ",".join(hosts), f"{prefix}_ADDR": address, f"{prefix}_PORT": str(port)}
+def facts(hosts: Iterable[str], address: str, port: int | str) -> dict[str, str]:
+    """The place of a role: the values for {ROLE.hosts}, {ROLE.address}, {ROLE.port} and {ROLE.url}.
+
+    The hosts, which may be named more than once, are parted by commas.
+    """
+    within = f"[{address}]" if ":" in address else address
+    named = ",".join(dict.fromkeys(hosts))
+    return {"hosts": named, "address": address, "port": str(port), "url": f"http://{within}:{port}"}
+
+
+def role_environment(name: str, place: Mapping[str, str]) -> dict[str, str]:
+    """The variables with the place of a role, from its `facts`, for the programs of all roles."""
+    names = {"HOSTS": "hosts", "ADDR": "address", "PORT": "port"}
+    return {f"TORUSRUN_{name.upper()}_{variable}": place[fact] for variable, fact in names.items()}
 
 
 def _hosts(peers: Sequence[Slot]) -> list[str]:

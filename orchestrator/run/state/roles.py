@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.place.hosts.hostlist import folded
 from torusrun.orchestrator.run.folder import attempt_folders
-from torusrun.orchestrator.run.folder.records import RankEnd
+from torusrun.orchestrator.run.folder.records import LATE, SILENT, WAITING, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.state.pace import short
 from torusrun.training.counted import counted
@@ -24,7 +24,6 @@ from torusrun.training.recipe.near import did_you_mean
 Kept = TypeVar("Kept")
 MOST_RANKS = 64  # of a role, whose records are read
 NOT_STARTED, STARTED, ENDED = "not started", "started", "ended"
-WAITING, SILENT, LATE = "waiting", "silent", "late"  # of a service (job/ranks/service.py)
 
 
 @dataclass(frozen=True)
