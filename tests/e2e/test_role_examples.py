@@ -90,7 +90,8 @@ def test_the_grpo_learns_the_same_bits_whoever_is_killed(place: Place) -> None:
         place.kill(victim["host"], victim["pid"])
         place.run(["touch", f"{run}/struck-{attempt}-{step}"])
     ended, expected = completed(place, run), completed(place, undisturbed)
-    reasons = [event["reason"] for event in ledger(run, "ended")]
+    reasons, undisturbed_reasons = ([event["reason"] for event in ledger(each, "ended")] for each in (run, undisturbed))
+    assert len(undisturbed_reasons) == 1, undisturbed_reasons
     assert len(reasons) == 2 and "trainer rank 1" in reasons[0], reasons
     before, after = (re.search(rf"accuracy {word}: (\S+)", expected) for word in ("before", "after"))
     assert before and after and float(before[1]) < 0.1 and float(after[1]) > 0.95, expected

@@ -41,8 +41,8 @@ FILES = {
 LINKS = {
     "usr/local/mpi": "/opt/hpcx/ompi",
     "usr/bin/python": "python3",
-    "opt/hpcx/ompi/bin/ompi_info": "/usr/bin/ompi_info",
-    "opt/hpcx/ompi/lib": "/usr/lib/x86_64-linux-gnu/openmpi",
+    "opt/hpcx/ompi/bin/mpirun": "/usr/bin/mpirun.openmpi",
+    "opt/hpcx/ompi/lib": "/usr/lib",
     "opt/hpcx/ompi/share/openmpi": "/usr/share/openmpi",
 }
 

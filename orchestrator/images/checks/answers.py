@@ -110,9 +110,8 @@ class Library:
 
 
 def parse_mpi(said: str) -> MpiLibrary | None:
-    """The MPI from `ompi_info --parsable`, `mpichversion`, or from `mpirun --version` of any family."""
+    """The MPI that `mpirun --version` of any family names."""
     for family, pattern in (
-        ("openmpi", r"(?m)^ompi:version:full:(\S+)"),
         ("openmpi", r"\(Open(?: MPI|RTE)\) (\S+)"),
         ("intel", r"Intel\(R\) MPI Library.*Version (\S+)"),
         ("mpich", r"(?:HYDRA build details|MPICH)[\s\S]*?Version:\s+(\S+)"),
