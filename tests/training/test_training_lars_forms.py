@@ -230,6 +230,21 @@ def test_a_step_sees_new_gradients_new_weights_and_none_at_all() -> None:
         assert all(map(torch.equal, made[0].parameters(), made[1].parameters())), step
 
 
+def test_the_same_tensors_are_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel on a GPU keeps its table of addresses while the same list comes again."""
+    net, lists = network(), list[Sequence[Piece]]()
+    lars = optimizer(net, form="foreach")
+    monkeypatch.setattr(lars._kernel, "move", lambda pieces, rate, change: lists.append(pieces))
+    last, *others = parameters = list(net.parameters())
+    for weight in others:
+        weight.grad = torch.ones_like(weight)
+    for some in (parameters, others, []):
+        for _ in range(2):
+            lars.step_part(some, 0.5)
+    one, again, part, part_again = lists
+    assert one is again and len(one) == len(others) and part is part_again, "a weight without a gradient is not moved"
+
+
 def test_a_gradient_in_another_layout_is_read_right() -> None:
     one, other = network(), network()
     movers = optimizer(one), optimizer(other)

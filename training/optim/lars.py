@@ -43,6 +43,7 @@ from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import LarsKeys, Train
 
 KEY = "train.optimizer.lars.form"
+GRADIENT = operator.attrgetter("grad")
 
 
 class LARS(Momentum):
@@ -71,22 +72,26 @@ class LARS(Momentum):
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
-        learning = [weight for weight in parameters if weight.grad is not None]
-        if learning:
-            self._kernel.move(self._pieces(learning), rate, change=self._change(rate))
+        if pieces := self._pieces(parameters):
+            self._kernel.move(pieces, rate, change=self._change(rate))
 
-    def _pieces(self, weights: Sequence[nn.Parameter]) -> Sequence[Piece]:
-        """The list of the step before while weights and gradients are the same: a GPU steps faster than it is made."""
-        addresses, gradients = [*map(Tensor.data_ptr, weights)], [weight.grad for weight in weights]
-        known = self._moved.get(addresses[0])
+    def _pieces(self, parameters: Sequence[nn.Parameter]) -> Sequence[Piece]:
+        """Those that have a gradient: the list of the step before while weights and gradients are the same tensors.
+
+        To know that takes two walks in C; to make the list takes longer than a GPU's step.
+        """
+        addresses, gradients = [*map(Tensor.data_ptr, parameters)], [*map(GRADIENT, parameters)]
+        known = self._moved.get(addresses[0]) if addresses else None
         if known and known[0] == addresses and all(map(operator.is_, known[1], gradients)):
             return known[2]
-        pieces = []
-        for weight, given in zip(weights, gradients, strict=True):
-            assert given is not None
-            gradient = _laid_out_as(weight, given)
-            pieces.append(Piece(weight.detach(), gradient, self._velocity_of[weight], weight in self._scaled))
-        if all(piece.gradient is given for piece, given in zip(pieces, gradients, strict=True)):
+        learning = [
+            (weight, gradient) for weight, gradient in zip(parameters, gradients, strict=True) if gradient is not None
+        ]
+        pieces = [
+            Piece(weight.detach(), _laid_out_as(weight, gradient), self._velocity_of[weight], weight in self._scaled)
+            for weight, gradient in learning
+        ]
+        if learning and all(piece.gradient is given for piece, (_, given) in zip(pieces, learning, strict=True)):
             kept = {first: each for first, each in self._moved.items() if not {*each[0]} & {*addresses}}
             self._moved = {**kept, addresses[0]: (addresses, gradients, pieces)}  # an old layout's memory is free
         return pieces

@@ -6,28 +6,30 @@ fixed order, without atomics.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+import triton
 
 from torusrun.training.optim import triton_kernels
 from torusrun.training.optim.kernel import Piece, Rule, Unavailable
 
 BLOCK = 4096
 SUMMED = 256  # blocks whose sums are added at a time
+NUMBERS = (0.0,) * 7  # as many as a step has
 
 
-class _Table(NamedTuple):
-    """int64 [5, pieces]: addresses of weights, gradients and velocities, sizes, whether scaled; then of each block."""
+class _Launches(NamedTuple):
+    """Both kernels for pieces that move together, and what they get in each step."""
 
-    pieces: Tensor
-    first_block: Tensor  # of each piece, then the number of blocks
-    block_piece: Tensor
-    block_begin: Tensor
-    aligned: bool
+    pieces: Sequence[Piece]
+    square: Callable[..., object]
+    squared: tuple[object, ...]
+    move: Callable[..., object]
+    moved: tuple[object, ...]  # before the numbers of the step
+    choices: tuple[object, ...]  # after them
 
 
 class Triton:
@@ -36,40 +38,28 @@ class Triton:
     def __init__(self, rule: Rule, device: torch.device) -> None:
         """Raises Unavailable if Triton cannot compile or launch."""
         self.rule = rule
-        self._tables: dict[int, tuple[Sequence[Piece], _Table]] = {}
+        self._launches: dict[tuple[int, bool], _Launches] = {}
         try:
             ones = torch.ones(3, 8, device=device)
             self.move([Piece(ones[0], ones[1], ones[2], scaled=True)], 0.0)
             ones.sum().item()  # raises if a launch failed
         except Exception as error:  # Triton has no common class for a missing compiler, driver or architecture
             raise Unavailable(f"Triton cannot be used: {' '.join(str(error).split())[:200]}") from None
-        self._tables.clear()
+        self._launches.clear()
 
     def move(self, pieces: Sequence[Piece], rate: float, change: float = 1.0) -> None:
-        table = self._table(pieces)
-        common = table.pieces, len(pieces), table.block_piece, table.block_begin
-        grid = (len(table.block_piece),)
-        sums = torch.empty(*grid, 2, device=table.pieces.device)
-        triton_kernels.square_block[grid](*common, sums, ALIGNED=table.aligned, BLOCK=BLOCK)
+        """Nothing here is work for each piece while the same list comes again."""
         rule, keys = self.rule, self.rule.keys
-        added, taken = rule.rates(rate)
-        triton_kernels.move_block[grid](
-            *common, table.first_block, sums,
-            *map(float, (added, taken, rule.momentum * change)),
-            *map(float, (rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps)),
-            RATIO_INSIDE=keys.ratio_in_momentum, ALIGNED=table.aligned, BLOCK=BLOCK, SUMMED=SUMMED,
-        )  # fmt: skip
-
-    def _table(self, pieces: Sequence[Piece]) -> _Table:
-        """The table for pieces that move together, kept while the same list comes again."""
-        first = pieces[0].weight.data_ptr()
-        known = self._tables.get(first)
-        if known is None or known[0] is not pieces:
-            known = self._tables[first] = pieces, _made(pieces)
-        return known[1]
+        which = pieces[0].weight.data_ptr(), keys.ratio_in_momentum
+        made = self._launches.get(which)
+        if made is None or made.pieces is not pieces:
+            made = self._launches[which] = _made(pieces, keys.ratio_in_momentum)
+        made.square(*made.squared)
+        numbers = *rule.rates(rate), rule.momentum * change, rule.weight_decay, rule.ratio_decay, keys.trust, keys.eps
+        made.move(*made.moved, *map(float, numbers), *made.choices)
 
 
-def _made(pieces: Sequence[Piece]) -> _Table:
+def _made(pieces: Sequence[Piece], ratio_inside: bool) -> _Launches:
     device = pieces[0].weight.device
     addresses = [[each.data_ptr() for each in row] for row in zip(*(piece[:3] for piece in pieces), strict=True)]
     sizes = [piece.weight.numel() for piece in pieces]
@@ -83,4 +73,20 @@ def _made(pieces: Sequence[Piece]) -> _Table:
         flat = flat.pin_memory().to(device, non_blocking=True)
     *table, first_block, block_piece, block_begin = torch.split(flat, [len(part) for part in parts])
     aligned = all(address % 16 == 0 for row in addresses for address in row) and all(size % 4 == 0 for size in sizes)
-    return _Table(torch.stack(table), first_block, block_piece, block_begin, aligned)
+    sums, grid = torch.empty(len(piece_of), 2, device=device), (len(piece_of), 1, 1)
+    common = torch.stack(table), len(pieces), block_piece, block_begin
+    squared, moved = (*common, sums, aligned, BLOCK), (*common, first_block, sums)
+    choices = ratio_inside, aligned, BLOCK, SUMMED
+    square = _compiled(triton_kernels.square_block, grid, *squared)
+    move = _compiled(triton_kernels.move_block, grid, *moved, *NUMBERS, *choices)
+    return _Launches(pieces, square[grid], squared, move[grid], moved, choices)
+
+
+def _compiled(kernel: Any, grid: tuple[int, int, int], *arguments: object) -> Any:
+    """The kernel compiled for these arguments, so that a launch does not search for it; both are launched alike.
+
+    Triton's interpreter compiles nothing, and before 3.3 a compiled kernel took other arguments: the kernel itself.
+    """
+    if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 3):
+        return kernel
+    return kernel.warmup(*arguments, grid=grid) or kernel
