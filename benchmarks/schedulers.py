@@ -57,7 +57,7 @@ class Bench:
     def spec(self) -> Path:
         (self.folder / "site.yaml").write_text(
             f"scheduler: {self.cluster}\nlauncher: mpirun\nruns: {self.folder}/runs\npython: /bin/true\n"
-            f"scheduler_args: [{', '.join(FURTHER.get(self.cluster, ()))}]\n"
+            f"request: {{options: [{', '.join(FURTHER.get(self.cluster, ()))}]}}\n"
         )
         path = self.folder / "run.yaml"
         path.write_text("name: bench\nsite: site.yaml\ntime: 5m\ntrain: {}\n")

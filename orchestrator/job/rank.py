@@ -22,7 +22,7 @@ from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
 from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, check_shared, ordered
 from torusrun.orchestrator.place.hosts.same_host import this_host
 from torusrun.orchestrator.place.placement.binding import bind
 from torusrun.orchestrator.place.placement.mapping import Placement, misplaced
@@ -71,7 +71,7 @@ def _work(attempt: Attempt) -> int:
         return MISPLACED
     cores = os.sched_getaffinity(0)
     rank = Rank(number, attempt, order, placement)
-    bind(rank.cores(), local_rank)
+    bind(rank.cores(os.environ), local_rank)
     with contextlib.ExitStack() as held:
         return _ranked(rank, cores, held)
 
@@ -92,6 +92,7 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
 
     try:
         lock = claim.hold(attempt)
+        check_shared(rank.order.gpus, os.environ)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
         ran = _run(rank, lock, cores, held)
     except StoppedBeforeStart:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.keys.as_asked import as_asked
 from torusrun.orchestrator.keys.main_role import with_main
 from torusrun.orchestrator.keys.nodes import KeyValue, clipped, compose, keys
 from torusrun.orchestrator.keys.paths import absolute, checked, config_home, decoded, exists, expanded, read_bytes
@@ -64,10 +65,13 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
         raise SpecError(problems)
     site_path = find_site(run.site, Path() if site else folder, marks["site"])
     loaded_site, site_marks = read(Site, read_text(site_path, "site"), str(site_path))
+    run, loaded_site, beyond = as_asked(run, as_measured(loaded_site, site_path))
+    if beyond:
+        raise SpecError([Problem(marks.get(key, Mark(source)), message) for key, message in beyond])
     files = (*(() if typed else (source,)), str(site_path))
     return Loaded(
         run,
-        as_measured(loaded_site, site_path),
+        loaded_site,
         text,
         source,
         marks,

@@ -36,6 +36,8 @@ GROUPS = {
     "sweep": "{train.batch: [64, 128]}",
     "environment": "{venv: ~/venv}",
     "env": "{NAME: value}",
+    "request": "{qos: long, memory: 200G}",
+    "most": "{memory: 500GiB}",
     "node": "{ranks: 4, gpus: 4}",
     "container": "{runtime: apptainer}",
     "topology": "{source: slurm}",

@@ -17,7 +17,8 @@ MOST_SHOWN = 200  # characters of a setting in a message
 OPTIONS = {
     "--nodes": "nodes", "--gpus": "ranks_per_node", "--ranks-per-node": "ranks_per_node", "--time": "time",
     "--image": "image", "--site": "site", "--queue": "queue", "--account": "account", "--code": "code",
-    "--name": "name", "--env": "env",
+    "--name": "name", "--env": "env", "--qos": "request.qos", "--constraint": "request.constraint",
+    "--reservation": "request.reservation", "--mem": "request.memory", "--cpus-per-rank": "request.cpus_per_rank",
 }  # fmt: skip # of the command line, each with the key that it sets
 
 
@@ -127,7 +128,7 @@ def _put_option(root: yaml.Node | None, typed: str) -> yaml.Node:
     """The tree with the value of an option of OPTIONS. The value of a variable may be secret and is not shown."""
     option, _, value = typed.partition("=")
     if option != "--env":
-        return from_option(root, [OPTIONS[option]], value, f"{option} {value}")
+        return from_option(root, OPTIONS[option].split("."), value, f"{option} {value}")
     name, equals, text = value.partition("=")
     if not (name and equals):
         raise SpecError([Problem(Mark(f"--env {clipped(value)}"), "write it as NAME=VALUE")])

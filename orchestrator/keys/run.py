@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
 from torusrun.orchestrator.keys.kinds import LINE, NODES, NONE_OR_MORE, Limits
+from torusrun.orchestrator.keys.request import Resources
 from torusrun.orchestrator.keys.roles import ROLE_NAME, MetricsSettings, Role, StopSettings
 from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import SweepKeys
@@ -95,6 +96,9 @@ class RunSpec:
     )
     queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue; default: the site's")
     account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge; default: of the site")
+    request: Resources = key(
+        Resources(), "what its job asks for besides, in place of the site's (docs/reference/requests.md)"
+    )
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
         {},
         "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md); "

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from torusrun.orchestrator.keys import kinds
 from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.paths import expanded
+from torusrun.orchestrator.keys.request import Most, Part, Resources
 from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import ARRAYS
 from torusrun.orchestrator.keys.topology import Topology
@@ -19,19 +20,15 @@ LINKS = ("inter_node_bytes_per_s", "inter_node_latency_us", "intra_node_bytes_pe
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the site, as a run takes it."""
+    """One whole node of the site."""
 
     ranks: Annotated[int, kinds.PER_NODE] = key(1, "ranks on a node: one per GPU")
     architecture: Annotated[str, kinds.ARCHITECTURE] | None = key(
         None, "the GPUs' architecture, as in sm_70 or gfx90a, for checks on a login node that has none"
     )
-    gpus: Annotated[int, kinds.NONE_OR_MORE] = key(0, "GPUs to ask the scheduler for")
+    gpus: Annotated[int, kinds.NONE_OR_MORE] = key(0, "its GPUs; a run asks for all of them, or for request.gpus")
     gpu_type: Annotated[str, kinds.GPU_TYPE] | None = key(
-        None, "their type, as in v100: slurm's --gres=gpu:v100:4, pbs's resource gpu_type; default: any"
-    )
-    cpus_per_rank: Annotated[int, kinds.PER_NODE] = key(1, "cores to ask for per rank")
-    memory_bytes: Annotated[int, kinds.SIZE] | None = key(
-        None, "memory of a node to ask for; default: the scheduler's", name="memory"
+        None, "their type, as in v100, if the scheduler should be asked for it"
     )
     hcas: tuple[Annotated[str, kinds.LINE], ...] = key(
         (), "InfiniBand adapters in the order of the ranks that use them, as in [mlx5_0, mlx5_1]"
@@ -129,7 +126,10 @@ class Site:
         "the program that starts the ranks: srun, mpirun or mpiexec (Open MPI, MPICH or Intel MPI), mpiexec.hydra "
         "(MPICH, Intel MPI), or spawn (processes of this machine)"
     )
-    node: Node = key(Node(), "one node")
+    node: Node = key(Node(), "one whole node")
+    request: Resources = key(Resources(), "what every job asks for, unless its run asks for something else")
+    most: Most = key(Most(), "the most that a run may ask for")
+    parts: tuple[Part, ...] = key((), "parts of a node for which the site has names; for a run that takes other GPUs")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
     measured: Measured = key(Measured(), "what torusrun calibrate has measured, as its file has it")
     points_per_node_hour: Annotated[float, kinds.PRICES] | None = key(
@@ -165,9 +165,6 @@ class Site:
     )
     submit_args: tuple[Annotated[str, kinds.ASK], ...] = key(
         (), "further arguments of the submit command, as in [-g, '{account}']"
-    )
-    scheduler_args: tuple[Annotated[str, kinds.LINE], ...] = key(
-        (), "further options of the job, one directive each, as in --exclusive"
     )
     launcher_args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further arguments of the launcher, one word each")
     remote_shell: Literal["scheduler", "ssh"] | None = key(
@@ -209,6 +206,21 @@ class Site:
         None,
         "how the host is reached: openssh (the ssh program), or fabric; default: openssh if there is ssh, else fabric",
     )
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of a node that a run takes."""
+        return self.node.gpus if self.request.gpus is None else self.request.gpus
+
+    @property
+    def gpu_type(self) -> str | None:
+        """Their type, if the scheduler is asked for it."""
+        return self.request.gpu_type or self.node.gpu_type
+
+    @property
+    def cpus_per_rank(self) -> int:
+        """The cores for each rank."""
+        return self.request.cpus_per_rank or 1
 
     @property
     def interpreter(self) -> str:

@@ -41,12 +41,12 @@ class WantedNode:
 
 def wanted(site: Site, runtime: str = "", images: Sequence[str] = ()) -> WantedNode:
     """What the nodes of a site should have. Half of the memory that a job asks for must be free."""
-    node = site.node
+    node, memory = site.node, site.request.memory_of(site.node.ranks)
     return WantedNode(
-        gpus=node.gpus,
+        gpus=site.gpus,
         interface=node.interface,
         hcas=node.hcas,
-        free_memory_bytes=node.memory_bytes / 2 if node.memory_bytes else None,
+        free_memory_bytes=memory / 2 if memory else None,
         free_disk_bytes=FREE_DISK_BYTES,
         scratch=site.container.stage or "$TORUSRUN_SCRATCH",
         runtime=runtime,

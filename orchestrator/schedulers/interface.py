@@ -6,7 +6,7 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -49,6 +49,11 @@ class Request:
     lives_on: bool = False  # whether the job continues without the hosts that it loses
     token: str = ""  # a unique name for the job in the queue, by which it can be found again; '' for `name` alone
     gpu_type: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    exclusive: bool | None = None
+    licenses: tuple[str, ...] = ()  # as NAME or NAME:NUMBER
     secrets: tuple[str, ...] = ()  # the submit command must not inherit them: Slurm would keep them, a local job have
 
     @property
@@ -66,6 +71,10 @@ class Traits:
     cancels_many: bool = False  # whether the ids of more jobs may follow `cancel_command`
     outlives_hosts: bool = False  # whether jobs continue without lost hosts, also if they do not ask for it
     cannot_exclude: str = "its scheduler cannot leave out hosts"  # why; '' if a request may exclude hosts
+    # the keys of `request` for which its directives have words, and for the others what users write instead
+    says: frozenset[str] = frozenset({"memory", "memory_per_rank", "cpus_per_rank", "gpus", "gpu_type", "options"})
+    instead: Mapping[str, str] = field(default_factory=dict)
+    asked_by: frozenset[str] = frozenset({"cpus_per_rank", "gpus", "gpu_type"})  # of them: not said if a site has `ask`
     silent: str = ""  # matches the submit command's error if its server did not answer, and so a job may exist
 
 

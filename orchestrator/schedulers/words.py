@@ -70,6 +70,11 @@ def directives(prefix: str, options: Sequence[str], longest_bytes: int) -> list[
     return [f"{prefix} {option}" for option in options]
 
 
+def counts(licenses: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, number) of licenses, as in matlab:2."""
+    return [(name, number or "1") for name, _, number in (each.partition(":") for each in licenses)]
+
+
 def clock(seconds: float) -> str:
     """A time limit as HH:MM:SS, rounded up; hours may exceed 24."""
     minutes, rest = divmod(math.ceil(seconds), 60)

@@ -54,7 +54,7 @@ def _row(plan: Plan, name: str) -> RoleRow:
         roles.nodes(run, site, name),
         "" if home == name else home,
         plan.ranks_per_node if is_main else roles.ranks_per_node(role),
-        tuple(range(site.node.gpus)) if shares is None else shares,
+        tuple(range(site.gpus)) if shares is None else shares,
         run.command if is_main else role.command,
         awaited(run)[name],
         "" if is_main else "every checkpoint" if role.each else _ready(role.ready),

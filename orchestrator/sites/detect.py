@@ -15,6 +15,7 @@ from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.keys.load import SHIPPED
+from torusrun.orchestrator.keys.request import Resources
 from torusrun.orchestrator.keys.shared import Software
 from torusrun.orchestrator.keys.site import ContainerSettings, Node
 from torusrun.orchestrator.schedulers.client import Client
@@ -25,7 +26,12 @@ ASKING_S = 30.0
 LOCAL = "local"
 GENERIC = "generic"  # the name of every other cluster for --cluster
 # The parts of a site whose values are written one by one.
-SECTIONS: dict[str, type[Any]] = {"node": Node, "container": ContainerSettings, "environment": Software}
+SECTIONS: dict[str, type[Any]] = {
+    "node": Node,
+    "request": Resources,
+    "container": ContainerSettings,
+    "environment": Software,
+}
 
 
 @dataclass(frozen=True)

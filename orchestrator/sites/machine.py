@@ -1,4 +1,4 @@
-"""Facts about this login node, and the keys of `node:` and the request for nodes, which follow from them."""
+"""Facts about this login node, and the keys of `node:` and `request:`, which follow from them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _ranks(kind: NodeKind | None, environment: tuple[str, int] | None, command: 
         yield Setting("node.ranks", ranks, "the nodes have no GPUs, so any number is possible", Certainty.ASSUMED)
     if cpus:
         counted_by = f"{command}: {counted(cpus, 'CPU')} on a node, hyper-threads included"
-        yield Setting("node.cpus_per_rank", max(1, cpus // ranks), counted_by)
+        yield Setting("request.cpus_per_rank", max(1, cpus // ranks), counted_by)
 
 
 def _gpus(kind: NodeKind, command: str) -> Iterator[Setting]:
@@ -166,7 +166,7 @@ def _gpus(kind: NodeKind, command: str) -> Iterator[Setting]:
 def _memory(memory_bytes: int, command: str) -> Setting:
     whole, asked = memory_bytes / 2**30, int(memory_bytes * RECKONED)
     value = f"{asked // 2**30}GiB" if asked >= 2**31 else f"{asked // 2**20}MiB"
-    return Setting("node.memory", value, f"{command}: {whole:.1f} GiB on a node, of which 90 %")
+    return Setting("request.memory", value, f"{command}: {whole:.1f} GiB on a node, of which 90 %")
 
 
 def _network(machine: Machine, local: bool) -> Iterator[Setting]:

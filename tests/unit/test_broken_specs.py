@@ -170,9 +170,9 @@ SITES = [
     ("a variable of bash's", "env: {PPID: 1}\n", "4:7", "'PPID' belongs to bash"),
     ("modules beside the environment", "modules: [gcc]\n", "4:1", "did you mean 'environment.modules'?"),
     ("negative time", "measured: {models: {m: {step_us: -1}}}\n", "4:34", "must be at least 0"),
-    ("a size without end", f"node: {{memory: {'9' * 400}GiB}}\n", "4:16", "is not a size"),
-    ("a size too large", "node: {memory: 99999999999TB}\n", "4:16", "must be at most 1e+18 bytes"),
-    ("other digits in a size", "node: {memory: ١GiB}\n", "4:16", "is not a size"),
+    ("a size without end", f"request: {{memory: {'9' * 400}GiB}}\n", "4:19", "is not a size"),
+    ("a size too large", "request: {memory: 99999999999TB}\n", "4:19", "must be at most 1e+18 bytes"),
+    ("other digits in a size", "request: {memory: ١GiB}\n", "4:19", "is not a size"),
     ("a rate without end", f"node: {{inter_node: {'9' * 400}GB/s}}\n", "4:20", "is not a bandwidth"),
     ("a rate too large", "node: {inter_node: 9999999999999TB/s}\n", "4:20", "must be at most 1e+18"),
     ("no rate", "node: {inter_node: 0GB/s}\n", "4:20", "must be at least 1 bytes per second; write it as 12.5GB/s"),
@@ -186,7 +186,8 @@ SITES = [
     ("both quotes in a queue of PBS", "scheduler: pbs\nqueue: \"a'b\\\"c\"\n", "4:8", "both kinds of quotes"),
     ("an account of two words", "submit_args: [-A, '{account}']\naccount: 'a b'\n", "5:10", "the site's own words"),
     *[("another cluster", f"{key}: [--clusters=gpu]\n", f"4:{len(key) + 3}", f"'{key}': '--clusters=gpu' submits to a")
-      for key in ("ask", "submit_args", "scheduler_args")],
+      for key in ("ask", "submit_args")],
+    ("another cluster", "request: {options: [--clusters=gpu]}\n", "4:20", "'request.options': '--clusters=gpu' subm"),
     ("an account with a comma", "ask: ['-l x={account}']\naccount: 'a,b'\n", "5:10", "the site's own words"),
 ]  # fmt: skip
 

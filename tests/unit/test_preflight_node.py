@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.keys.request import Resources
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.nodes import checks, node, pair
 from torusrun.orchestrator.nodes.findings import Judgement, MeasuredPair, NodeFinding, NodeFindings, PreflightRecord
@@ -192,7 +193,9 @@ def test_memory_disk_interface_runtime_and_image(tmp_path: Path) -> None:
 
 
 def test_what_is_wanted_follows_from_the_site() -> None:
-    site = Site(scheduler="slurm", launcher="srun", node=Node(gpus=4, memory_bytes=1000, hcas=("mlx5_0",)))
+    site = Site(
+        scheduler="slurm", launcher="srun", node=Node(gpus=4, hcas=("mlx5_0",)), request=Resources(memory_bytes=1000)
+    )
     assert wanted(site) == WantedNode(
         gpus=4, hcas=("mlx5_0",), free_memory_bytes=500.0, free_disk_bytes=256 * 1024**2, scratch="$TORUSRUN_SCRATCH"
     )

@@ -34,28 +34,28 @@ SITES = {
 launcher: srun
 queue: gpu
 account: group 1
-node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
+node: {ranks: 4, gpus: 4, interface: ib0}
 environment: {modules: [gcc/12.2, "openmpi/4.1"]}
 env: {NCCL_IB_HCA: "mlx5_0,mlx5_1"}
-scheduler_args: [--exclusive, "--comment=a \\"b\\" c"]
+request: {cpus_per_rank: 5, memory: 60GiB, options: [--exclusive, "--comment=a \\"b\\" c"]}
 """,
     "pbs": """scheduler: pbs
 launcher: mpirun
 queue: rt_HF
 account: group 1
-node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB}
+node: {ranks: 4, gpus: 4}
 environment: {modules: [hpcx/2.20]}
-scheduler_args: ["-m e"]
+request: {cpus_per_rank: 5, memory: 60GiB, options: ["-m e"]}
 """,
     "gridengine": """scheduler: gridengine
 launcher: mpirun
 queue: gpu.q@@v100
 account: group 1
 ask: ["-pe mpi {ranks}", "-l gpu={gpus}"]
-node: {ranks: 4, gpus: 4, cpus_per_rank: 5, memory: 60GiB, interface: ib0}
+node: {ranks: 4, gpus: 4, interface: ib0}
 environment: {modules: [gcc/12.2, "openmpi/4.1"]}
 env: {MOTTO: "one\\n#$ -q evil.q"}
-scheduler_args: ["-ac weight=heavy", -m n]
+request: {cpus_per_rank: 5, memory: 60GiB, options: ["-ac weight=heavy", -m n]}
 """,
 }
 

@@ -140,8 +140,8 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
 
 def test_a_broken_site_is_named_by_its_own_file(home: Path, tmp_path: Path, capsys: Capsys) -> None:
     site = tmp_path / "mine.yaml"
-    site.write_text("scheduler: Slurm 22\nlauncher: srun\nnode: {memory: 60 gigs}\nsetup: make\n")
+    site.write_text("scheduler: Slurm 22\nlauncher: srun\nrequest: {memory: 60 gigs}\nsetup: make\n")
     (tmp_path / "run.yaml").write_text("name: digits\nsite: mine.yaml\n")
     err = refuses(capsys, "plan", str(tmp_path / "run.yaml"))
-    for says in (f"{site}:1:12: 'scheduler'", f"{site}:3:16: 'node.memory'", f"{site}:4:8: 'setup'"):
+    for says in (f"{site}:1:12: 'scheduler'", f"{site}:3:19: 'request.memory'", f"{site}:4:8: 'setup'"):
         assert says in err

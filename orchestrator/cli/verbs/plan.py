@@ -159,11 +159,13 @@ def _words(planned: Plan) -> str:
     from torusrun.orchestrator.run.plan.plan import notes
 
     run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
+    words = site.request.words()
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
     rows = {
         "run": planned.run_id,
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": _nodes(planned),
+        **({"request": ", ".join(f"{key} {text}" for key, text in words.items())} if words else {}),
         **({"attempts": f"{in_words(parts)}; the job of each submits the next"} if parts else {}),
         "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
@@ -180,7 +182,7 @@ def _words(planned: Plan) -> str:
 
 def _nodes(planned: Plan) -> str:
     run, services = planned.run, planned.service_nodes
-    each = f"{counted(planned.ranks_per_node, 'rank')} and {counted(planned.site.node.gpus, 'GPU')} on each"
+    each = f"{counted(planned.ranks_per_node, 'rank')} and {counted(planned.site.gpus, 'GPU')} on each"
     return (
         f"{planned.all_nodes}: {run.nodes} of the main role, {each}; {services} of services"
         if run.roles

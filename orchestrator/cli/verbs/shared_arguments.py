@@ -47,6 +47,11 @@ def keys(parser: argparse.ArgumentParser) -> None:
     key(parser, "--time", metavar="TIME", help="time limit, as in 2h; default: 1h")
     key(parser, "--queue", metavar="NAME", help="partition or queue; default: the site's")
     key(parser, "--account", metavar="NAME", help="account to charge; default: the site's")
+    key(parser, "--qos", metavar="NAME", help="quality of service")
+    key(parser, "--constraint", metavar="WORDS", help="features of its nodes, in the scheduler's words")
+    key(parser, "--reservation", metavar="NAME", help="reservation to run in")
+    key(parser, "--mem", metavar="SIZE", help="memory of a node, as in 200G")
+    key(parser, "--cpus-per-rank", metavar="N", help="cores for each rank")
 
 
 def key(parser: argparse._ActionsContainer, *names: str, **how: str) -> None:

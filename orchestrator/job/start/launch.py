@@ -83,7 +83,7 @@ def launch(plan: Plan, attempt: Attempt, launcher: Launcher, inherited: Mapping[
         python=plan.python,
         nodes=plan.all_nodes,
         ranks=plan.all_ranks,
-        cpus_per_rank=plan.site.node.cpus_per_rank,
+        cpus_per_rank=plan.site.cpus_per_rank,
         hostfile=attempt.hostfile,
         remote_shell=_remote_shell(plan, launcher),
         passed=tuple(name for name in PASSED if name in inherited),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -15,8 +16,11 @@ from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.kept_secrets import kept
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck, master_environment, ranks_environment
+from torusrun.training.counted import counted
 
 GPUS = "CUDA_VISIBLE_DEVICES"  # HIP reads it, too
+OF_GRID_ENGINE = "SGE_HGR_gpu"  # Univa's and Altair's, for a resource map `gpu`: '0 1'
+OF_SLURM = "SLURM_STEP_GPUS"  # their numbers on this host
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class LaunchOrder:
     kill_after_s: float
     umask: int
     host_variable: str = ""  # has the scheduler's name of a rank's host
+    gpus: int | None = None  # how many of the node's GPUs the job has, if that is a part of them
     in_image: bool = False  # whether the launcher starts the wrapper itself in the image, by Pyxis
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 
@@ -108,16 +113,18 @@ class Rank:
         """The slots of its role, in order."""
         return self.placement.of_role(self.slot.role)
 
-    def cores(self) -> list[tuple[int, ...]]:
+    def cores(self, inherited: Mapping[str, str]) -> list[tuple[int, ...]]:
         """The cores beside the GPU of each rank on its host, in the order of the local ranks; () without a GPU."""
-        return [self._cores(slot) for slot in self.placement.slots if slot.host == self.slot.host]
+        given = numbers(inherited) if self.order.gpus else []
+        return [self._cores(slot, given) for slot in self.placement.slots if slot.host == self.slot.host]
 
-    def _cores(self, slot: Slot) -> tuple[int, ...]:
+    def _cores(self, slot: Slot, given: Sequence[int]) -> tuple[int, ...]:
         gpus, beside = self.order.role(slot.role).gpus, self.order.beside
         if gpus == () or not beside:
             return ()
         local_rank = Rank(slot.rank, self.attempt, self.order, self.placement).local_rank
-        return beside[(gpus[local_rank % len(gpus)] if gpus else local_rank) % len(beside)]
+        gpu = gpus[local_rank % len(gpus)] if gpus else local_rank
+        return beside[(given[gpu % len(given)] if given else gpu) % len(beside)]
 
     @property
     def in_role(self) -> int:
@@ -140,7 +147,7 @@ class Rank:
         here = sum(other.host == self.slot.host for other in peers)
         return {
             **visible(self.role.gpus, inherited),
-            **fabric(order.hcas, self.local_rank, here),
+            **fabric(order.hcas, *self._beside(here, inherited)),
             **told_network(order.hcas, given, inherited),
             **given,
             **in_front(self.role.python, given.get("PATH") or inherited.get("PATH", "")),
@@ -149,6 +156,13 @@ class Rank:
             **(master_environment(self.placement, self.number, *meets) if meets else {}),
         }
 
+    def _beside(self, here: int, inherited: Mapping[str, str]) -> tuple[int, int]:
+        """(its place on the node, of how many): among the `here` ranks of its role, or by its GPU on a shared node."""
+        given = numbers(inherited) if self.order.gpus else []
+        if not given:
+            return self.local_rank, here
+        return given[self.local_rank % len(given)] % len(self.order.beside), len(self.order.beside)
+
 
 def secrets_of(attempt: Attempt, names: Sequence[str]) -> SecretVariables:
     """The secret variables of an attempt's ranks. Raises SiteError if one is missing."""
@@ -156,11 +170,44 @@ def secrets_of(attempt: Attempt, names: Sequence[str]) -> SecretVariables:
     return SecretVariables(kept(run, names), str(run.secrets))
 
 
+def given(inherited: Mapping[str, str]) -> list[str]:
+    """The job's GPUs on this host, as its scheduler names them; [] if it names none."""
+    return [gpu for gpu in inherited.get(GPUS, inherited.get(OF_GRID_ENGINE, "")).replace(" ", ",").split(",") if gpu]
+
+
+def numbers(inherited: Mapping[str, str]) -> list[int]:
+    """The numbers of the job's GPUs among all of this host; [] if they are unknown.
+
+    With control groups CUDA_VISIBLE_DEVICES numbers the job's own from 0, and Slurm has those of the host besides.
+    """
+    named = given({GPUS: inherited.get(OF_SLURM, "")}) or given(inherited)
+    return [int(gpu) for gpu in named] if all(gpu.isdecimal() for gpu in named) else []
+
+
+def check_shared(gpus: int | None, inherited: Mapping[str, str], devices: Path = Path("/dev")) -> None:
+    """Raise SiteError if a job has `gpus` of a host's, and nothing says or enforces which ones."""
+    if gpus and not given(inherited):
+        shown = sum(_opens(device) for device in devices.glob("nvidia[0-9]*"))
+        if shown > gpus:
+            raise SiteError(
+                f"the job has {counted(gpus, 'GPU')} of this node, which shows {shown}, and its scheduler does not say "
+                f"which: {GPUS} is not set; ask the site's support for it, or take whole nodes (leave out request.gpus)"
+            )
+
+
+def _opens(device: Path) -> bool:
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
 def visible(gpus: Sequence[int] | None, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The variable that shows a program its role's GPUs, of those that the job shows; {} for all of them."""
+    """The variable that shows a program its role's GPUs, of those that the job shows; {} for what it inherits."""
+    shown = given(inherited)
     if gpus is None:
-        return {}
-    shown = [gpu for gpu in inherited.get(GPUS, "").split(",") if gpu]
+        return {GPUS: ",".join(shown)} if shown and GPUS not in inherited else {}
     return {GPUS: ",".join(shown[gpu] if gpu < len(shown) else str(gpu) for gpu in gpus)}
 
 

@@ -103,6 +103,7 @@ def launch_order(
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,
         host_variable=schedulers.get(plan.site.scheduler).variables.host,
+        gpus=plan.site.gpus if plan.site.gpus < plan.site.node.gpus else None,
         in_image=in_image,
         secrets=tuple(plan.secrets),
     )
@@ -125,7 +126,7 @@ def _check(ready: Ready) -> ReadyCheck:
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
     """The program of the ranks: the user's command, or the one that ships with torusrun."""
-    threads = {"OMP_NUM_THREADS": str(plan.site.node.cpus_per_rank)}
+    threads = {"OMP_NUM_THREADS": str(plan.site.cpus_per_rank)}
     if plan.run.command:
         program = command.program(plan, run, attempt, ON_PATH if image else str(ROOT / ENTRY))
         return replace(program, environment={**threads, **program.environment})

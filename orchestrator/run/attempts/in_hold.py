@@ -21,7 +21,7 @@ from torusrun.training.recipe.train import Train
 
 # Keys of a site that change nothing about an attempt in a job that has begun.
 FREE_TO_DIFFER = (
-    "runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "notify", "scheduler_args", "umask",
+    "runs", "queue", "account", "poll_interval_s", "command_timeout_s", "env", "notify", "request", "umask",
     "forget_bad_nodes_s", "attempts_by", "preflight", "measured", "points_per_node_hour",
 )  # fmt: skip
 LONGEST_NAME = 63
@@ -85,6 +85,11 @@ def misfits(plan: Plan, held: Plan) -> list[str]:
         wrong.append(f"the run takes {counted(plan.all_nodes, 'node')}, and it has {held.run.nodes}")
     if (ranks := plan.most_ranks_on_a_node) > held.ranks_per_node:
         wrong.append(f"the run takes {counted(ranks, 'rank')} per node, and it asked for {held.ranks_per_node}")
+    mine, theirs = plan.site.request, held.site.request
+    others = [key for field, key in plan.run.request.named() if getattr(mine, field) != getattr(theirs, field)]
+    if "gpus" not in others and plan.site.gpus != held.site.gpus:
+        others.append("gpus")
+    wrong += [f"the run asks for another request.{key} than it did" for key in others]
     if plan.run.queue and plan.run.queue != (held.run.queue or held.site.queue):
         wrong.append(f"the run needs the queue {plan.run.queue!r}")
     return wrong

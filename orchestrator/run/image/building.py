@@ -235,7 +235,7 @@ def _request(prepared: Prepared, site: Site, folder: Path) -> Request:
         site, 1, site.node.ranks, name=f"build-{prepared.name}", time_s=LIMIT_S,
         stdout=folder / "job.out", stderr=folder / "job.err",
     )  # fmt: skip
-    cpus = site.node.ranks * site.node.cpus_per_rank
+    cpus = site.node.ranks * site.cpus_per_rank
     return replace(asked, ranks_per_node=1, cpus_per_rank=cpus, gpus_per_node=0, gpu_type=None)
 
 

@@ -82,7 +82,7 @@ def _wanted(plan: Plan) -> Wanted:
         cluster=not schedulers.get(site.scheduler).traits.one_machine,
         nodes=plan.run.nodes,
         ranks=plan.ranks,
-        uses_gpus=node.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu"),
+        uses_gpus=site.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu"),
         gpus=(node.architecture,) if node.architecture else (),
         driver=site.container.driver,
         hcas=node.hcas,

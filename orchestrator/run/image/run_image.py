@@ -155,7 +155,7 @@ def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
 def gpu(plan: Plan) -> str:
     """The runtime's option for the host's GPUs ('nv' or 'rocm'); '' for ranks that use none."""
     node, asked = plan.site.node, plan.site.container.gpu
-    if asked == "none" or not node.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
+    if asked == "none" or not plan.site.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
         return ""
     return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
 

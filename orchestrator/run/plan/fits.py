@@ -17,7 +17,7 @@ from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
 from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
-from torusrun.orchestrator.run.plan import fits_command, fits_roles, missing
+from torusrun.orchestrator.run.plan import fits_command, fits_request, fits_roles, missing
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
@@ -59,13 +59,14 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     found += fits_command.unconnected_mpi(run, site, folder, later=later)
     problems = [loaded.problem(key, message) for key, message in found]
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
+    problems += fits_request.problems(loaded)
     if problems:
         raise SpecError(problems)
 
 
 def _gpus(loaded: Loaded) -> Iterator[Misfit]:
     """A misfit if the option --gpus names more than a node of the site has. The key itself counts ranks."""
-    ranks, gpus = loaded.run.ranks_per_node, loaded.site.node.gpus
+    ranks, gpus = loaded.run.ranks_per_node, loaded.site.gpus
     if ranks and ranks > gpus and str(loaded.marks.get("ranks_per_node", "")).startswith("--gpus "):
         has = f"a node of the site {loaded.run.site!r} has {gpus or 'no'} GPUs (node.gpus)"
         yield Misfit("ranks_per_node", has, f"for ranks without GPUs of their own, write --ranks-per-node {ranks}")
@@ -215,7 +216,7 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         {"queue": None if run.queue else site.queue, "account": None if run.account else site.account}, site
     )
     refuses = schedulers.get(site.scheduler).refuses_option
-    for key, words in {"ask": site.ask, "submit_args": site.submit_args, "scheduler_args": site.scheduler_args}.items():
+    for key, words in {"ask": site.ask, "submit_args": site.submit_args}.items():
         yield from (Misfit(key, f"'{key}': {word!r} {reason}") for word in words if (reason := refuses(word)))
 
 

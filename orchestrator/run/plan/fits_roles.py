@@ -107,8 +107,8 @@ def _gpus(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
             continue
         roles = [name, *(other for other in run.roles if other != name and home(run, site, other) == name)]
         asked = {other: run.roles[other].gpus or 0 for other in roles if other in run.roles}
-        if sum(asked.values()) > site.node.gpus:
-            has = counted(site.node.gpus, "GPU") if site.node.gpus else "no GPUs (node.gpus of the site)"
+        if sum(asked.values()) > site.gpus:
+            has = counted(site.gpus, "GPU") if site.gpus else "no GPUs (node.gpus of the site)"
             key = f"roles.{next(other for other, count in asked.items() if count)}.gpus"
             together = " and ".join(map(repr, asked))
             yield key, f"'{key}': {together} take {sum(asked.values())} GPUs of a node together, which has {has}"

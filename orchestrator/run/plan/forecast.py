@@ -96,7 +96,7 @@ def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> li
 
 
 def _trained(plan: Plan, other: Otherwise) -> Workload:
-    train, gpus = train_of(plan, other), other.gpu is not None or plan.site.node.gpus > 0
+    train, gpus = train_of(plan, other), other.gpu is not None or plan.site.gpus > 0
     if other.workload:
         return workload(other.workload, train.sync, gpus)
     return workload_of(train, gpus, measured_facts(plan.site))
@@ -185,7 +185,7 @@ def _reading(plan: Plan) -> InputTime | None:
 
 def _ranks_per_core(plan: Plan, other: Otherwise) -> float:
     """How many ranks share a core: on this machine alone, because other schedulers give each rank its own."""
-    if other.gpu or plan.site.node.gpus or not schedulers.get(plan.site.scheduler).traits.one_machine:
+    if other.gpu or plan.site.gpus or not schedulers.get(plan.site.scheduler).traits.one_machine:
         return 1.0
     return max(1.0, plan.ranks / len(os.sched_getaffinity(0)))
 

@@ -66,20 +66,26 @@ def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = N
     numbers: dict[str, Any] = {
         "nodes": nodes,
         "ranks_per_node": ranks_per_node,
-        "cpus_per_rank": site.node.cpus_per_rank,
-        "gpus": site.node.gpus,
+        "cpus_per_rank": site.cpus_per_rank,
+        "gpus": site.gpus,
         "account": account,
     }
+    asked = site.request
     return Request(
         nodes=nodes,
         ranks_per_node=ranks_per_node,
-        cpus_per_rank=site.node.cpus_per_rank,
-        gpus_per_node=site.node.gpus,
-        gpu_type=site.node.gpu_type,
-        memory_bytes=site.node.memory_bytes,
+        cpus_per_rank=site.cpus_per_rank,
+        gpus_per_node=site.gpus,
+        gpu_type=site.gpu_type,
+        memory_bytes=asked.memory_of(ranks_per_node),
+        qos=asked.qos,
+        constraint=asked.constraint,
+        reservation=asked.reservation,
+        exclusive=asked.exclusive,
+        licenses=asked.licenses,
         account=None if names_account(site) else account,
         ask=filled(site.ask, **numbers),
-        extra=site.scheduler_args,
+        extra=asked.options,
         submit_args=filled(site.submit_args, **numbers),
         **{"queue": site.queue, "secrets": tuple(secret(site.env)), **own},
     )

@@ -284,7 +284,7 @@ def _filled_in(loaded: Loaded) -> tuple[Loaded, tuple[Change, ...]]:
 
     given = frozenset(key.removeprefix("train.") for key in loaded.marks if key.startswith("train."))
     ranks = run.nodes * (run.ranks_per_node or site.node.ranks)
-    train, changes = resolve(run.train, given, ranks, gpus=site.node.gpus > 0)
+    train, changes = resolve(run.train, given, ranks, gpus=site.gpus > 0)
     return replace(loaded, run=replace(run, train=train)), changes
 
 

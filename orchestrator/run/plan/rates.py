@@ -59,7 +59,7 @@ def measured_facts(site: Site) -> MeasuredFacts:
 def gpu_of(plan: Plan, other: Otherwise) -> str | None:
     """The name of the shipped GPU that the forecast is for; None for ranks on CPUs, and for an unknown GPU."""
     node = plan.site.node
-    return other.gpu or (device_for(node.architecture, node.gpu_type) if node.gpus else None)
+    return other.gpu or (device_for(node.architecture, plan.site.gpu_type) if plan.site.gpus else None)
 
 
 def train_of(plan: Plan, other: Otherwise) -> Train:
@@ -84,7 +84,7 @@ def device_of(plan: Plan, trained: Workload, other: Otherwise) -> Device:
             f"`torusrun predict RUN.yaml {GIVEN} RATE` takes the rate of one rank from you, and "
             "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
         )
-    name = other.gpu or device_for(plan.site.node.architecture, plan.site.node.gpu_type)
+    name = other.gpu or device_for(plan.site.node.architecture, plan.site.gpu_type)
     if name is None:
         architecture = plan.site.node.architecture or "no architecture"
         raise UserError(
@@ -125,7 +125,7 @@ def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
     known = {of: times for key, times in models.items() if times.image_us and (of := read_program(key, train.model))}
     if not known:
         return None
-    has_gpus = plan.site.node.gpus > 0
+    has_gpus = plan.site.gpus > 0
     if wanted.precision == "tf32" and not has_gpus:  # on processors it is fp32
         wanted = replace(wanted, precision="fp32")
     nearest = max(known, key=lambda of: (of.precision == wanted.precision, of.compiled == wanted.compiled, str(of)))
@@ -179,7 +179,7 @@ def charge_of(plan: Plan) -> Charge:
 
 def backend_of(plan: Plan) -> Backend:
     """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
-    return "nccl" if plan.site.node.gpus else "gloo"
+    return "nccl" if plan.site.gpus else "gloo"
 
 
 def saving(plan: Plan, trained: Workload) -> Saving:

@@ -88,9 +88,9 @@ def gpus(run: RunSpec, site: Site, name: str) -> tuple[int, ...] | None:
     beside = [other for other in run.roles if other != where and home(run, site, other) == where]
     counts = {other: run.roles[other].gpus or 0 for other in beside}
     own = run.roles[where].gpus if where in run.roles else None
-    if not site.node.gpus or (own is None and not counts):
+    if not site.gpus or (own is None and not counts):
         return None
-    counts = {where: site.node.gpus - sum(counts.values()) if own is None else own, **counts}
+    counts = {where: site.gpus - sum(counts.values()) if own is None else own, **counts}
     ends = dict(zip(counts, accumulate(counts.values()), strict=True))
     return tuple(range(ends[name] - counts[name], ends[name]))
 

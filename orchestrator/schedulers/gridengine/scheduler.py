@@ -21,7 +21,7 @@ from torusrun.orchestrator.schedulers.interface import (
     Traits,
     Variables,
 )
-from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
+from torusrun.orchestrator.schedulers.words import clock, counts, directives, listed_hosts, printed_id, user_name
 
 LONGEST_BYTES = 2000  # of a directive; qsub reads 2048 (basis_types.h, MAX_STRING_SIZE)
 # Variables of the login environment that a job would lack; the script sets PYTHONPATH and the site's variables.
@@ -46,7 +46,18 @@ class GridEngine(Scheduler):
         cluster=("SGE_ROOT", "SGE_CELL"),
         host="HOSTNAME",
     )
-    traits = Traits(cancels_many=True, has_arrays=True, cannot_exclude="", outlives_hosts=True)
+    traits = Traits(
+        cancels_many=True,
+        has_arrays=True,
+        cannot_exclude="",
+        outlives_hosts=True,
+        says=Traits.says - {"gpu_type"} | {"constraint", "reservation", "exclusive", "licenses"},
+        instead={
+            "qos": "a site of Grid Engine gives quality of service by a queue, a project or -p: write 'queue', "
+            "'account', or request.options: ['-p -100']",
+            "gpu_type": "write the site's own resource, as in request.constraint: gpu_type=v100",
+        },
+    )
     script = JobScript(sends_output=True)  # blanks, commas, colons and dollars in a path are special for Grid Engine
     cluster = ClusterQueries(("qconf", "qhost"), facts.describe, facts.SWITCHES, facts.hosts_of)
     # qrsh -inherit also works on a login node, but gives no terminal, and Grid Engine ends a job whose qrsh is killed.
@@ -76,6 +87,11 @@ class GridEngine(Scheduler):
             # Per rank, as if a rank were a slot: a site may count mem_free per slot. Not h_vmem, which limits the
             # address space: GPU programs reserve very much of it.
             options.append(f"-l mem_free={math.ceil(request.memory_bytes / request.ranks_per_node / 2**20)}M")
+        # Resources by their usual names: a site may have others, and qsub refuses those that it does not know.
+        options += [f"-l {self._word('request.constraint', request.constraint)}"] if request.constraint else []
+        options += [f"-ar {self._word('request.reservation', request.reservation)}"] if request.reservation else []
+        options += ["-l exclusive=true"] if request.exclusive else []
+        options += [f"-l {name}={number}" for name, number in counts(request.licenses)]
         if request.queue:
             options.append(f"-q {self._word('queue', request.queue)}")
         if request.account:

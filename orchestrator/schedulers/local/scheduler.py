@@ -81,7 +81,9 @@ class Local(Scheduler):
 
     name = "local"
     variables = Variables("SUBMITIT_LOCAL_JOB_ID")
-    traits = Traits(one_machine=True, cannot_exclude="a local run uses only this machine")
+    traits = Traits(
+        one_machine=True, cannot_exclude="a local run uses only this machine", says=frozenset({"cpus_per_rank"})
+    )
     script = JobScript(OWN_ID)
     cluster = ClusterQueries(query_facts=describe)
     reach = Reach(_shell)

@@ -20,8 +20,9 @@ from torusrun.orchestrator.schedulers.interface import (
     Variables,
 )
 from torusrun.orchestrator.schedulers.pbs import facts, states
-from torusrun.orchestrator.schedulers.words import clock, directives, listed_hosts, printed_id, user_name
+from torusrun.orchestrator.schedulers.words import clock, counts, directives, listed_hosts, printed_id, user_name
 
+CONSTRAINT = r"[A-Za-z_]\w*=[\w.@-]+(:[A-Za-z_]\w*=[\w.@-]+)*"  # resources of a chunk
 LONGEST_BYTES = 2000  # of a directive; OpenPBS reads 4095 (cmds.h, MAX_LINE_LEN)
 # PBS sets PATH in /etc/profile.d, which some login shells skip. Its folder comes last: its mpiexec starts no ranks.
 OWN_COMMANDS = (
@@ -56,6 +57,9 @@ class PBS(Scheduler):
     traits = Traits(
         cancels_many=True,
         has_arrays=True,
+        says=Traits.says | {"constraint", "reservation", "exclusive", "licenses"},
+        asked_by=Traits.asked_by | {"memory", "memory_per_rank", "constraint", "exclusive"},
+        instead={"qos": "a site of PBS gives quality of service by a queue: write 'queue'"},
         cannot_exclude="PBS has no request that leaves out hosts; if your site has one, write it in the site's 'ask'",
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
@@ -77,8 +81,9 @@ class PBS(Scheduler):
             # A rerun would run under the same attempt; `resume` makes a new one. PBS requires `-r y` for arrays.
             "-r y" if request.array else "-r n",
         ]
-        if request.queue:
-            options.append(f"-q {self._word('queue', request.queue)}")
+        if queue := request.reservation or request.queue:  # a reservation has a queue of its own
+            options.append(f"-q {self._word('request.reservation' if request.reservation else 'queue', queue)}")
+        options += [f"-l {name}={number}" for name, number in counts(request.licenses)]
         if request.account:
             options.append(f"-P {self._word('account', request.account)}")
         ends = {"afterok": request.after, "afterany": request.after_any, "after": request.after_begun}
@@ -169,5 +174,11 @@ def _chunks(request: Request) -> tuple[str, ...]:
         chunk += f":gpu_type={request.gpu_type}" if request.gpu_type else ""
     if request.memory_bytes:
         chunk += f":mem={math.ceil(request.memory_bytes / 2**20)}mb"
+    if request.constraint:
+        if not re.fullmatch(CONSTRAINT, request.constraint):
+            wrong = f"'request.constraint': {request.constraint!r} is no resource of PBS's chunks"
+            raise UserError(f"{wrong}; write NAME=VALUE, or several with ':' between them")
+        chunk += f":{request.constraint}"
     placed = any(re.match(r"-l\s+place=", option) for option in request.extra)  # PBS refuses a second one
-    return (f"-l select={chunk}", *(() if placed else ("-l place=scatter",)))
+    place = "-l place=scatter:excl" if request.exclusive else "-l place=scatter"
+    return (f"-l select={chunk}", *(() if placed else (place,)))

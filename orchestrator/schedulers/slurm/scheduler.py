@@ -64,6 +64,7 @@ class Slurm(Scheduler):
         cancels_many=True,
         cannot_exclude="",
         has_arrays=True,
+        says=Traits.says | {"qos", "constraint", "reservation", "exclusive", "licenses"},
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
     cluster = ClusterQueries(("sinfo",), facts.describe, facts.SWITCHES, facts.hosts)
@@ -92,6 +93,13 @@ class Slurm(Scheduler):
             options.append(f"--partition={self.word('queue', request.queue)}")
         if request.account:
             options.append(f"--account={self.word('account', request.account)}")
+        for key in ("qos", "constraint", "reservation"):
+            if value := getattr(request, key):
+                options.append(f"--{key}={self.word(f'request.{key}', value)}")
+        if request.exclusive:
+            options.append("--exclusive")
+        if request.licenses:
+            options.append(f"--licenses={','.join(request.licenses)}")
         ends = {"afterok": request.after, "afterany": request.after_any, "after": request.after_begun}
         if awaited := ",".join(f"{end}:{':'.join(jobs)}" for end, jobs in ends.items() if jobs):
             options += [f"--dependency={awaited}", "--kill-on-invalid-dep=yes"]

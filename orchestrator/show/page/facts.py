@@ -219,7 +219,7 @@ def overview(facts: RunFacts) -> Iterator[tuple[str, str]]:
 def _nodes_words(facts: RunFacts) -> str:
     """'2 nodes x 4 GPUs'; on a site without GPUs, ranks."""
     assert facts.plan
-    what = "GPU" if facts.plan.site.node.gpus else "rank"
+    what = "GPU" if facts.plan.site.gpus else "rank"
     more = facts.plan.service_nodes
     services = f", and {counted(more, 'node')} of services" if more else ""
     return f"{counted(facts.plan.run.nodes, 'node')} x {counted(facts.plan.ranks_per_node, what)}{services}"

@@ -114,7 +114,7 @@ def _torch(site: Site, found: Mapping[str, object]) -> Check:
     cuda, kernels = found.get("cuda"), found.get("architectures")
     said = f"torch {found['torch']}, {f'CUDA {cuda}' if cuda else 'without CUDA'}"
     wanted = site.node.architecture
-    if site.node.gpus and not cuda and not (wanted or "").startswith("gfx"):
+    if site.gpus and not cuda and not (wanted or "").startswith("gfx"):
         return failed("PyTorch", f"{said}, and the site's nodes have GPUs", "install a torch that is built for CUDA")
     if cuda and wanted and isinstance(kernels, list) and wanted not in kernels:
         return failed("PyTorch", f"{said}, without kernels for {wanted}", "install a torch that is built for it")

@@ -89,7 +89,7 @@ def _request(site: Site) -> Check:
         asked = of_site(site, nodes, site.node.ranks, name="doctor", time_s=ASKED_S, stdout=nowhere, stderr=nowhere)
         scheduler.directives(asked)
     except UserError as error:
-        return failed("request", str(error), "correct ask, account or scheduler_args of the site, as the message says")
+        return failed("request", str(error), "correct ask, account or request of the site, as the message says")
     return ok("request", f"{'two nodes' if nodes == 2 else 'one node'} can be asked for")
 
 
@@ -102,16 +102,16 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
     gpus = max(kind.gpus for kind in kinds)
     cpus = max((kind.cpus or 0 for kind in kinds), default=0)
     memory = max((kind.memory_bytes or 0 for kind in kinds), default=0)
-    asked, node = site.node.ranks * site.node.cpus_per_rank, site.node
+    asked, node = site.node.ranks * site.cpus_per_rank, site.node
+    of_node = site.request.memory_of(node.ranks) or 0
     few = [
         *([f"{counted(node.gpus, 'GPU')}, and no node has more than {gpus}"] if node.gpus > gpus else []),
         *([f"{counted(asked, 'CPU')}, and no node has more than {cpus}"]
           if cpus and _counts(site) and asked > cpus else []),
-        *([f"{node.memory_bytes} bytes, and no node has more than {memory}"]
-          if memory and (node.memory_bytes or 0) > memory else []),
+        *([f"{of_node} bytes, and no node has more than {memory}"] if memory and of_node > memory else []),
     ]  # fmt: skip
     if few:
-        mend = "lower node.ranks, node.gpus, node.cpus_per_rank or node.memory of the site, or name another queue"
+        mend = "lower node.ranks, node.gpus or request of the site, or name another queue"
         yield failed("nodes", f"a run asks of a node: {'; '.join(few)}", mend)
     else:
         yield ok("nodes", _has(site, chosen))
@@ -126,7 +126,7 @@ def _has(site: Site, queues: list[Queue]) -> str:
     count = max(queue.all_nodes for queue in queues)
     node = site.node
     gpus = f", and {counted(node.gpus, 'GPU')}" if node.gpus else ""
-    ranks = f"{counted(node.ranks, 'rank')} of {counted(node.cpus_per_rank, 'CPU')}"
+    ranks = f"{counted(node.ranks, 'rank')} of {counted(site.cpus_per_rank, 'CPU')}"
     return f"{counted(count, 'node')}; a run asks for {ranks}{gpus} on each"
 
 

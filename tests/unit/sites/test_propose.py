@@ -67,8 +67,8 @@ def test_slurm(home: object) -> None:
     made, written = site(slurm(), choices())
     node = made.node
     assert (made.scheduler, made.launcher, made.queue) == ("slurm", "srun", "main")
-    assert (node.ranks, node.gpus, node.gpu_type, node.architecture, node.cpus_per_rank) == (2, 2, "v100", "sm_70", 4)
-    assert node.memory_bytes == 7 * 2**30
+    assert (node.ranks, node.gpus, node.gpu_type, node.architecture, made.cpus_per_rank) == (2, 2, "v100", "sm_70", 4)
+    assert made.request.memory_bytes == 7 * 2**30
     assert (node.interface, node.hcas, node.inter_node_bytes_per_s) == ("ib0", ("mlx5_0", "mlx5_1"), 22.5e9)
     assert made.topology and made.topology.source == "slurm"
     assert (made.container.runtime, made.container.build, made.container.stage) == (
@@ -93,14 +93,14 @@ def test_gridengine_asks_by_the_environment_with_most_slots_that_fit_the_cores(h
 
 def test_pbs_takes_the_open_queue_that_is_the_servers_default(home: object) -> None:
     made, _ = site(pbs(), choices())
-    assert (made.queue, made.node.gpus, made.node.ranks, made.node.cpus_per_rank) == ("workq", 4, 4, 2)
-    assert made.node.memory_bytes == 57 * 2**30
+    assert (made.queue, made.node.gpus, made.node.ranks, made.cpus_per_rank) == ("workq", 4, 4, 2)
+    assert made.request.memory_bytes == 57 * 2**30
 
 
 def test_pbs_takes_the_routing_queue_where_users_may_use_nothing_else(home: object) -> None:
     reached = Reached("pbs", pbs_cluster.describe(PBS_WITH_ROUTES))
     made, written = site(reached, choices())
-    assert (made.queue, made.node.gpu_type, made.node.memory_bytes) == ("batch", "v100", 14 * 2**30)
+    assert (made.queue, made.node.gpu_type, made.request.memory_bytes) == ("batch", "v100", 14 * 2**30)
     assert "#   exec_long    closed: only routing queues lead to it" in written
 
 
