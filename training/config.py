@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from torusrun.training.collectives.chunks import Spans
 from torusrun.training.recipe import fits
 from torusrun.training.recipe.key import Limits, Pattern
 from torusrun.training.recipe.reading import ConfigError as ConfigError
 from torusrun.training.recipe.reading import record
 from torusrun.training.recipe.train import Train
 
-SCHEMA = 5
+SCHEMA = 6
 MOST_LEVELS = 3
 TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=True)
 
@@ -26,6 +27,7 @@ TOKEN = Pattern("a string of 64 hex digits (0-9, a-f)", r"[0-9a-f]{64}", secret=
 class Config:
     """One attempt of a run; `grid` has one to three levels, the first varies fastest: rank = x + X * (y + Y * z).
 
+    `by_size` names the all-reduce of a vector by its bytes, for `train.sync.all_reduce: auto`; () for the torus.
     `token` is the secret of the attempt. A process that knows it can pose as a rank, so no message shows it.
     `done` is the file that rank 0 writes when the training is complete. `stretch` holds the epochs at which the part of
     these ranks begins and ends, if others train the rest; None if they train to the end. `mean_time_to_failure_s` is
@@ -37,6 +39,7 @@ class Config:
     run: str
     attempt: Annotated[int, Limits(at_least=1)]
     grid: tuple[int, ...]
+    by_size: Spans
     interface: str | None
     rendezvous: Path
     rendezvous_timeout_s: Annotated[float, Limits(above=0, at_most=1e9)]
@@ -81,6 +84,9 @@ def _check(config: Config, world: int) -> None:
         raise ConfigError(f"grid must have 1 to {MOST_LEVELS} levels, not {len(config.grid)}")
     if min(config.grid) < 1 or math.prod(config.grid) != world:
         raise ConfigError(f"grid {' x '.join(map(str, config.grid))} does not hold the {world} ranks of WORLD_SIZE")
+    firsts = [span.from_bytes for span in config.by_size]
+    if firsts and (firsts[0] or firsts != sorted(set(firsts))):
+        raise ConfigError(f"by_size must begin at 0 bytes and ascend, not {firsts}")
     for key, message, _ in fits.misfits(config.train, world, config.stretch):
         raise ConfigError(f"{key} {message}")
 

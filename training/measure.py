@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +18,9 @@ import torch.distributed as dist
 
 from torusrun.training.__main__ import read
 from torusrun.training.checkpoint.snapshot import Snapshot
+from torusrun.training.collectives import all_reduce
 from torusrun.training.collectives import device as devices
+from torusrun.training.collectives.interface import DTYPES, AllReduce
 from torusrun.training.config import Config, ConfigError, Ranks
 from torusrun.training.data.feed import Feed
 from torusrun.training.learner import Learner
@@ -76,6 +78,9 @@ def timed_s(act: Callable[[], object], device: torch.device) -> float:
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
 ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
 REPEATS = 7
+# Of a training's all-reduce, on the wire: the sizes of most buckets come close together.
+REDUCED_BYTES = (*(2**power for power in range(12, 20, 2)), *(2**power for power in range(20, 28)))
+LONG_S = 0.25  # no larger ones after one that took so long: there the bytes alone decide
 
 
 def main(arguments: list[str]) -> int:
@@ -92,7 +97,8 @@ def main(arguments: list[str]) -> int:
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     own = (config, ranks, device, parts)
-    for found in (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own), *_links(ranks, device)):
+    links = (*_links(ranks, device), *all_reduces(config, ranks, device))
+    for found in (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own), *links):
         metrics.write(events.MEASURED, step=0, **found)
     recorded = record_done(config, ranks, device, Progress(steps=1))
     if recorded:
@@ -149,9 +155,7 @@ def _save(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> I
 
 def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
     """Time all-reduces of growing size, within nodes and then between them."""
-    here = torch.tensor([ranks.local + 1], device=device)
-    dist.all_reduce(here, dist.ReduceOp.MAX)
-    per_node = int(here)
+    per_node = _per_node(ranks, device)
     nodes = ranks.world // per_node
     inside = [list(range(node * per_node, (node + 1) * per_node)) for node in range(nodes)]
     between = [list(range(local, ranks.world, per_node)) for local in range(per_node)]
@@ -171,6 +175,37 @@ def _links(ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
 def _all_reduce_s(size_bytes: int, group: dist.ProcessGroup, device: torch.device) -> float:
     vector = torch.ones(size_bytes // 4, device=device)
     return slowest_s([timed_s(lambda: dist.all_reduce(vector, group=group), device) for _ in range(REPEATS)], device)
+
+
+def _per_node(ranks: Ranks, device: torch.device) -> int:
+    here = torch.tensor([ranks.local + 1], device=device)
+    dist.all_reduce(here, dist.ReduceOp.MAX)
+    return int(here)
+
+
+def all_reduces(config: Config, ranks: Ranks, device: torch.device) -> Iterator[dict[str, object]]:
+    """Time the mean of growing vectors by both that `train.sync.all_reduce: auto` chooses between, over the grid."""
+    if ranks.world == 1:
+        return
+    wire = config.train.sync.wire
+    library, torus = all_reduce.build("flat", config.grid, wire), all_reduce.build("torus", config.grid, wire)
+    over = {"grid": list(config.grid), "nodes": ranks.world // _per_node(ranks, device)}
+    for size in REDUCED_BYTES:
+        vector = torch.ones(size // DTYPES[wire].itemsize, device=device)
+        library_s, torus_s = both_s((library, torus), vector, device)
+        times = {"library_s": library_s, "torus_s": torus_s}
+        yield {"operation": events.MEAN, **over, "library": dist.get_backend(), "wire": wire, "bytes": size, **times}
+        if max(library_s, torus_s) > LONG_S:
+            return
+
+
+def both_s(both: Sequence[AllReduce], vector: torch.Tensor, device: torch.device) -> list[float]:
+    """The least time of each, in turn: what disturbs the machine only adds to times, and disturbs both."""
+    times_s: list[list[float]] = [[] for _ in both]
+    for _ in range(REPEATS):
+        for each, found in zip(both, times_s, strict=True):
+            found.append(timed_s(partial(each.mean_, vector), device))
+    return [slowest_s(found, device, min) for found in times_s]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from torusrun.orchestrator.keys.kinds import COUNTS, LINE, MICROSECONDS, RANKS, SPREADS
+from torusrun.orchestrator.keys.kinds import COUNTS, LINE, MICROSECONDS, RANKS, SIZES_BYTES, SPREADS
 from torusrun.training.recipe.key import key
 
 
@@ -43,12 +43,20 @@ class DataTimes:
     )
 
 
+BOTH = Annotated[float, SIZES_BYTES]  # in a row: bytes, and the microseconds of both
+
+
 @dataclass(frozen=True)
 class Measured:
-    """Times of models and data sets, by name."""
+    """Times of models and data sets, by name, and of all-reduces, by what they run over."""
 
     models: dict[Annotated[str, LINE], ModelTimes] = key(
         {}, "by model, as in 'resnet50, bf16, compiled': image_us, step_us, ranks, spread, batch, save_us, tensors"
     )
     data: dict[Annotated[str, LINE], DataTimes] = key({}, "by data set: decode_us, read_us, samples")
+    all_reduce: dict[Annotated[str, LINE], tuple[tuple[BOTH, BOTH, BOTH], ...]] = key(
+        {},
+        "by grid, nodes, library and wire, as in '8x4 on 4 nodes, nccl, fp32': rows of [bytes, microseconds by the "
+        "library, microseconds by the torus]; train.sync.all_reduce: auto chooses by them",
+    )
     links_error: Annotated[float, SPREADS] | None = key(None, "the largest relative error of the measured links")

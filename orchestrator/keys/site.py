@@ -244,5 +244,6 @@ class SiteMeasurements:
         links = {name: value for name in LINKS if (value := getattr(self, name)) is not None}
         old, new = site.measured, self.measured
         error = old.links_error if new.links_error is None else new.links_error
-        measured = Measured({**old.models, **new.models}, {**old.data, **new.data}, error)
+        both = {**old.all_reduce, **new.all_reduce}
+        measured = Measured({**old.models, **new.models}, {**old.data, **new.data}, both, error)
         return replace(site, node=replace(site.node, **links), measured=measured)

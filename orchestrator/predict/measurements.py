@@ -14,16 +14,19 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.base.shown.numbers import size
 from torusrun.orchestrator.keys.kinds import SPREADS
 from torusrun.orchestrator.keys.load import load, measured_at, measured_place
 from torusrun.orchestrator.keys.measured import DataTimes, Measured, ModelTimes
 from torusrun.orchestrator.keys.site import SiteMeasurements
 from torusrun.orchestrator.keys.write import as_written
+from torusrun.orchestrator.place.cost.by_size import quicker
 from torusrun.orchestrator.run.folder import metrics
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.plan.all_reduces import measured_as
 from torusrun.training.counted import counted
 from torusrun.training.recipe.names import is_own
-from torusrun.training.reporting.events import DECODE, MEASURED, READ, READ_AGAIN, SAVE
+from torusrun.training.reporting.events import DECODE, MEAN, MEASURED, READ, READ_AGAIN, SAVE
 
 MOST_RANKS, MOST_BYTES, LEAST_S, MOST_S = 10_000_000, 1e15, 1e-9, 1e6
 
@@ -133,6 +136,8 @@ class Calibration:
     batch: int = 0  # of a rank
     tensors: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters, by model
     samples: Mapping[str, Sequence[int]] = field(default_factory=dict)  # for training and for tests, by data set
+    over: str = ""  # what its all-reduces ran over
+    all_reduces: tuple[tuple[float, float, float], ...] = ()  # bytes, microseconds by the library and by the torus
 
     def as_json(self) -> dict[str, Any]:
         read = self.input and self.input.__dict__
@@ -175,7 +180,20 @@ def of(folder: RunFolder) -> Calibration:
         few,
         {counts["counted"]: counts["tensors"]} if counts else {},
         {counts["of"]: counts["halves"]} if counts else {},
+        *_all_reduces([row for row in newest if row.get("operation") == MEAN]),
     )
+
+
+def _all_reduces(rows: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[tuple[float, float, float], ...]]:
+    """What they ran over, and the times; raises UserError for a damaged row."""
+    if not rows:
+        return "", ()
+    try:
+        over = measured_as(*(rows[0][name] for name in ("grid", "nodes", "library", "wire")))
+        times = ((row["bytes"], row["library_s"] * 1e6, row["torus_s"] * 1e6) for row in rows)
+        return over, tuple((size, round(library, 3), round(torus, 3)) for size, library, torus in times)
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"a measured all-reduce must have its grid and its times: {str(rows[0])[:80]}") from None
 
 
 def _input(rows: Mapping[str, Mapping[str, Any]]) -> MeasuredInput | None:
@@ -201,6 +219,11 @@ def words(place: Path, fitted: Calibration) -> str:
         bandwidth, latency = f"{1e-9 / fit.beta_s_per_byte:.3g} GB/s", f"{fit.alpha_s * 1e6:.0f} us a message"
         how = f"{counted(fit.rows, 'size')} over {counted(fit.ranks, 'rank')}, worst error {fit.worst_percent:.1f} %"
         lines.append(f"{fit.link:12}{bandwidth} and {latency} ({how})")
+    if fitted.all_reduces:
+        wins = sum(span.all_reduce == "torus" for span in quicker(fitted.all_reduces))
+        gain, size_bytes = max((library / torus, size_bytes) for size_bytes, library, torus in fitted.all_reduces)
+        most = f"at most {gain:.2f} times as fast as the library's own, at {size(size_bytes)} bytes"
+        lines.append(f"{'all-reduce':12}the torus is {most}{'' if wins else ', and not taken'} ({fitted.over})")
     return "\n".join([*lines, f"kept in {place}"])
 
 
@@ -232,7 +255,10 @@ def _short(value: Any) -> Any:
     """A table without what was not measured; another value as it is."""
     if not isinstance(value, dict):
         return value
-    return {name: {key: one for key, one in times.items() if one} for name, times in value.items()}
+    return {
+        name: {key: one for key, one in times.items() if one} if isinstance(times, dict) else times
+        for name, times in value.items()
+    }
 
 
 def _measured(results: Calibration, before: Measured) -> Measured:
@@ -258,7 +284,8 @@ def _measured(results: Calibration, before: Measured) -> Measured:
         if is_own(name.partition(" ")[0]):
             of_data(name, samples=tuple(samples))
     # The error is that of the slowest class, between the nodes.
-    return Measured(models, data, _share(results.links[-1].worst_percent / 100) if results.links else None)
+    both = {**before.all_reduce, **({results.over: results.all_reduces} if results.all_reduces else {})}
+    return Measured(models, data, both, _share(results.links[-1].worst_percent / 100) if results.links else None)
 
 
 def _share(value: float) -> float:

@@ -22,6 +22,9 @@ def test_a_place_is_measured_and_its_runs_predicted(place: Place) -> None:
     assert metrics(run, "done") and not (run / "checkpoints").exists()
     said = place.succeeds("predict", "run.yaml", "--site", f"./{site}", "--json")
     assert json.loads(said.stdout)["step_s"] > 0
+    assert len(found["all_reduces"]) > 1 and found["over"].endswith("gloo, fp32")
+    planned = json.loads(place.succeeds("plan", "run.yaml", "--site", f"./{site}", "--json").stdout)
+    assert planned["all_reduce"].endswith(f"measured at this site on {found['over']}")
     said = place.torusrun("calibrate", "run.yaml", "--from", "last", "--site", f"./{site}")
     assert said.returncode == 0 and "us an image (resnet-digits)" in said.stdout, said.stderr
     assert said.stdout.rstrip().endswith("measured.measured")

@@ -7,12 +7,11 @@ the CPU the same checks use gloo.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from benchmarks.gpu.one_card import together
 from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.chunks import Span
 
 WORLD, ROUNDS = 4, 2
 LENGTHS = (5, 4096, 100_001, 262_144)  # some do not divide by the ranks, and travel as copies
@@ -33,8 +32,11 @@ def delay(device: torch.device) -> None:
 
 def beside_compute(rank: int, device: torch.device, name: str, dims: tuple[int, ...], wire: str) -> list[float]:
     """The largest error of each round. All vectors of a round are under way at the same time."""
-    all_reduce: Any = build(name, dims, wire)  # type: ignore[arg-type]
-    all_reduce.limit_bytes = 10_000  # of the hybrid
+    spans = {
+        "hybrid": (Span(0, "hierarchical"), Span(10_000, "flat")),
+        "auto": (Span(0, "flat"), Span(10_000, "torus")),
+    }
+    all_reduce = build(name, dims, wire, spans.get(name, ()))  # type: ignore[arg-type]
     busy, errors = torch.randn(256, 256, device=device), []
     for number in range(ROUNDS):
         own = [numbers(rank, length, number).to(device) for length in LENGTHS]
@@ -63,7 +65,7 @@ def error(found: torch.Tensor, length: int, seed: int) -> float:
 
 CASES = [
     ("torus", (2, 2), "fp32"), ("torus", (4, 1), "bf16"), ("torus", (1, 2, 2), "fp16"),
-    ("flat", (2, 2), "fp32"), ("hierarchical", (2, 2), "bf16"), ("hybrid", (2, 2), "fp32"),
+    ("flat", (2, 2), "fp32"), ("hierarchical", (2, 2), "bf16"), ("hybrid", (2, 2), "fp32"), ("auto", (2, 2), "bf16"),
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from torusrun.training.collectives import chunks
 from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.chunks import Span
 from torusrun.training.collectives.interface import DTYPES
 from torusrun.training.collectives.nccl_torus import NcclTorus
 from torusrun.training.collectives.pipeline import Pipeline
@@ -24,6 +25,8 @@ from torusrun.training.reporting.exits import PeerLost
 
 # How far rounding moves a number, relative and at least.
 HYBRID_BYTES = 2000
+HYBRID = (Span(0, "hierarchical"), Span(HYBRID_BYTES, "flat"))
+AUTO = (Span(0, "flat"), Span(HYBRID_BYTES, "torus"), Span(20 * HYBRID_BYTES, "flat"))
 ROUNDING = {"fp32": (2.0**-24, 2.0**-150), "fp16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}
 
 
@@ -54,13 +57,12 @@ def built(name: str, dims: Sequence[int], wire: str) -> Iterator[Any]:
 
     Its groups stay: torch would give new ones of the same ranks the old names, and find the old addresses there.
     """
-    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire)  # type: ignore[arg-type]
-    if name == "hybrid":
-        made.limit_bytes = HYBRID_BYTES
+    spans = {"hybrid": HYBRID, "auto": AUTO}.get(name, ())
+    made: Any = NcclTorus(dims, Pipeline) if name == "nccl" else build(name, tuple(dims), wire, spans)  # type: ignore[arg-type]
     try:
         yield made
     finally:
-        for each in (made.hierarchical, made.ring) if name == "hybrid" else (made,):
+        for each in made.made.values() if spans else (made,):
             each._phases.close()
 
 
@@ -82,6 +84,7 @@ def means(
         ),
         "bits": bits(together),
         "again": bits(alone),
+        "names": [all_reduce.name(vector) for vector in together],
         "bytes": once_bytes,
     }
 

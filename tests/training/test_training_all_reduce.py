@@ -90,6 +90,20 @@ def test_the_algorithms_to_compare_with_give_the_mean(
         assert ring_bytes == pytest.approx(2 * (prod(dims) - 1) * long_bytes), "the ring carries the long vectors alone"
 
 
+@pytest.mark.parametrize("dims", [(4,), (2, 2), (2, 2, 2)], ids=named)
+@pytest.mark.parametrize("wire", ["fp32", "bf16"])
+def test_all_ranks_choose_alike_by_size_and_get_the_mean_on_both_sides_of_a_limit(
+    pools: Pools, dims: tuple[int, ...], wire: str
+) -> None:
+    """The limits are of what travels: half the bytes of the vector in 16 bits."""
+    item = 2 if wire == "bf16" else 4
+    edges = [size // item for size in (HYBRID_BYTES, 20 * HYBRID_BYTES)]
+    together = [Vector(edge + beyond, "fp32", 1.0, edge) for edge in edges for beyond in (-1, 0)]
+    answers = ask(pools, means, "auto", dims, wire, together, TINY_CHUNKS, 2 * prod(dims))
+    check(answers)
+    assert [answer["names"] for answer in answers] == prod(dims) * [["flat", "torus", "torus", "flat"]]
+
+
 @pytest.mark.parametrize("dims", [(1,), (3,), (2, 2), (3, 1, 2)], ids=named)
 def test_the_phases_for_nccl_give_the_mean_over_other_collectives(pools: Pools, dims: tuple[int, ...]) -> None:
     together = [Vector(elements, "fp32", 1.0, elements) for elements in (1, 240, 70_001)]

@@ -13,7 +13,6 @@ from phased import group as group
 from training_runs import read_lines
 
 from torusrun.training.collectives import all_reduce
-from torusrun.training.collectives.chunks import HYBRID_BYTES
 from torusrun.training.config import Ranks
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.train import EvaluateKeys, LarsKeys, OptimizerKeys, PhaseKeys, Train
@@ -59,7 +58,7 @@ def test_the_trace_has_every_step_as_it_was(group: None, tmp_path: Path) -> None
 
 def test_a_hybrid_all_reduce_is_shown_with_the_method_of_each_bucket(group: None) -> None:
     hybrid = all_reduce.build("hybrid", (1,))
-    assert [hybrid.name(torch.empty(n)) for n in (HYBRID_BYTES // 4 - 1, HYBRID_BYTES // 4)] == ["hierarchical", "flat"]
+    assert [hybrid.name(torch.empty(n)) for n in (2**18 - 1, 2**18)] == ["hierarchical", "flat"]
 
 
 def test_the_log_of_mlperf(group: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

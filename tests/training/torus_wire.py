@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.chunks import Span
 from torusrun.training.collectives.interface import AllReduce
 
 
@@ -42,9 +43,8 @@ def measure(rank: int, x_ranks: int, y_ranks: int, elements: int, folder: Path) 
     dims = (x_ranks, y_ranks)
     found = {"torus": of(build("torus", dims), elements)}
     for name, hybrid_bytes in (("short", 4 * elements + 1), ("long", 4 * elements)):
-        hybrid: Any = build("hybrid", dims)
-        hybrid.limit_bytes = hybrid_bytes
-        found[name] = of(hybrid, elements)
+        spans = (Span(0, "hierarchical"), Span(hybrid_bytes, "flat"))
+        found[name] = of(build("hybrid", dims, spans=spans), elements)
     return found
 
 

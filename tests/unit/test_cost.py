@@ -21,6 +21,7 @@ from torusrun.orchestrator.place.placement.choose import choices
 from torusrun.orchestrator.place.placement.rings import Rings
 from torusrun.orchestrator.place.placement.timing import HostsLayout, timing
 from torusrun.training.collectives import chunks
+from torusrun.training.collectives.chunks import Span
 from torusrun.training.recipe.train import SyncKeys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,6 +220,10 @@ def test_hybrid_is_hierarchical_below_so_many_bytes_and_flat_from_there_on(backe
     hybrid = cost_of(SyncKeys("hybrid"), layout, dims)
     hierarchical, flat = (cost_of(SyncKeys(name), layout, dims) for name in ("hierarchical", "flat"))
     assert hybrid(2**20 - 1) == hierarchical(2**20 - 1) and hybrid(2**20) == flat(2**20)
+    spans = (Span(0, "flat"), Span(10**6, "torus"))
+    auto = cost_of(SyncKeys("auto"), layout, dims, spans)
+    assert auto(10**6 - 1) == flat(10**6 - 1) and auto(1e6) == layout.torus(dims)(1e6)
+    assert cost_of(SyncKeys("flat"), layout, dims, spans)(1e6) == flat(1e6), "spans are those of auto"
     ddp = cost_of(SyncKeys("ddp"), layout, dims)(1e6)
     assert flat(1e6) == regular.all_reduce(nodes_of_4(16), (64,), backend)(1e6) == ddp
     assert cost_of(SyncKeys(), layout, dims)(1e6) == layout.torus(dims)(1e6)

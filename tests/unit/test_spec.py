@@ -108,7 +108,7 @@ def test_a_name_alone_is_a_section_with_that_name_and_leaves_what_an_alias_write
 
 def test_the_all_reduce_alone_is_how_ranks_average_their_gradients() -> None:
     assert read(RunSpec, RUN + "train: {sync: flat}\n", "run.yaml")[0].train.sync == SyncKeys(all_reduce="flat")
-    with pytest.raises(SpecError, match="torus, flat, hierarchical, hybrid, ddp"):
+    with pytest.raises(SpecError, match="auto, torus, flat, hierarchical, hybrid, ddp"):
         read(RunSpec, RUN + "train: {sync: round}\n", "run.yaml")
 
 

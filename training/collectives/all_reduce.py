@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from torusrun.training.collectives.chunks import HYBRID_BYTES
+from torusrun.training.collectives.chunks import HYBRID, Kind, Spans, at_size
 from torusrun.training.collectives.interface import (
     AllReduce,
     Call,
@@ -113,25 +113,26 @@ class Flat(Hierarchical):
         super().__init__((prod(dims),), phases, wire)
 
 
-class Hybrid(AllReduce):
-    """The `hierarchical` for a vector that travels as fewer than `limit_bytes`, else the `ring` over all ranks.
+class BySize(AllReduce):
+    """Each vector by the all-reduce of its span, which depends on nothing but its bytes: it is the same on all ranks.
 
-    Source: Jia et al. 2018 (Tencent), arXiv 1807.11205: hierarchical for small tensors, where the number of steps
-    decides the time, and a ring for large ones, where the bytes decide (secondary). The limit between them is not
-    published. `wire_bytes` has the bytes of the hierarchical levels, then those of the ring.
+    `wire_bytes` has the bytes of one after the other, in the order in which the spans first name them.
     """
 
-    def __init__(self, dims: Sequence[int], phases: MakePhases, wire: str) -> None:
+    def __init__(self, dims: Sequence[int], wire: str, spans: Spans, make: Callable[[Kind], AllReduce]) -> None:
         super().__init__(dims, wire)
-        self.hierarchical, self.ring = Hierarchical(dims, phases, wire), Flat(dims, phases, wire)
-        self.limit_bytes = HYBRID_BYTES
+        self._spans = spans
+        self.made = {name: make(name) for name in dict.fromkeys(span.all_reduce for span in spans)}
 
     @property
     def wire_bytes(self) -> Sequence[float]:
-        return [*self.hierarchical.wire_bytes, *self.ring.wire_bytes]
+        return [sent for each in self.made.values() for sent in each.wire_bytes]
 
     def name(self, vector: Tensor) -> str:
         return self._chosen(vector).name(vector)
+
+    def padded(self, elements: int) -> int:
+        return max(each.padded(elements) for each in self.made.values())
 
     def start(self, vector: Tensor) -> Pending:
         return self._chosen(vector).start(vector)
@@ -140,21 +141,30 @@ class Hybrid(AllReduce):
         self._chosen(vector).mean_(vector)
 
     def _chosen(self, vector: Tensor) -> AllReduce:
-        return self.hierarchical if self._travelling_bytes(vector) < self.limit_bytes else self.ring
+        return self.made[at_size(self._spans, self._travelling_bytes(vector))]
 
 
 def build(
-    name: Literal["torus", "flat", "hierarchical", "hybrid"],
+    name: Literal["auto", "torus", "flat", "hierarchical", "hybrid"],
     dims: tuple[int, ...],
     wire: Literal["fp32", "fp16", "bf16"] = "fp32",
+    spans: Spans = (),
 ) -> AllReduce:
     """An all-reduce over the default process group as a mesh of `dims`; every rank must build it at the same time.
 
-    `wire` is the dtype in which fp32 vectors travel. Raises ValueError if the product of `dims` is not the number of
-    ranks.
+    `wire` is the dtype in which fp32 vectors travel. `auto` takes the all-reduce of each vector from `spans`, the torus
+    without any; `hybrid` has its own. Raises ValueError if the product of `dims` is not the number of ranks.
     """
     nccl = dist.get_backend() == "nccl"
-    kinds: dict[str, Callable[[tuple[int, ...], MakePhases, str], AllReduce]] = {
-        "torus": NcclTorus if nccl else Torus, "flat": Flat, "hierarchical": Hierarchical, "hybrid": Hybrid,
+    kinds: dict[Kind, Callable[[tuple[int, ...], MakePhases, str], AllReduce]] = {
+        "torus": NcclTorus if nccl else Torus, "flat": Flat, "hierarchical": Hierarchical,
     }  # fmt: skip
-    return kinds[name](dims, Streams if nccl else Pipeline, wire)
+
+    def make(kind: Kind) -> AllReduce:
+        return kinds[kind](dims, Streams if nccl else Pipeline, wire)
+
+    if name == "hybrid":
+        return BySize(dims, wire, spans or HYBRID, make)
+    if name == "auto" and spans:
+        return BySize(dims, wire, spans, make)
+    return make("torus" if name == "auto" else name)

@@ -1,17 +1,40 @@
-"""The chunks of a vector, so that the levels of a mesh work at the same time; and which vectors count as short."""
+"""The chunks of a vector, so that the levels of a mesh work at the same time; and which all-reduce it takes by size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor  # the prediction uses these chunks too, without torch
 
-HYBRID_BYTES = 1 << 20  # vectors from here on are long to the hybrid all-reduce; no source publishes its limit
 SMALLEST_CHUNK_BYTES = 1024 * 1024
 MOST_DOUBLINGS = 3
+
+
+Kind = Literal["torus", "flat", "hierarchical"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The all-reduce of vectors that travel as so many bytes or more, up to the next span."""
+
+    from_bytes: int
+    all_reduce: Kind
+
+
+Spans = tuple[Span, ...]  # the first begins at 0 bytes, the others follow in order
+
+# Source: Jia et al. 2018 (Tencent), arXiv 1807.11205: hierarchical for small tensors, where the number of steps decides
+# the time, and a ring for large ones, where the bytes decide (secondary). The limit between them is not published.
+HYBRID: Spans = (Span(0, "hierarchical"), Span(1 << 20, "flat"))
+
+
+def at_size(spans: Spans, size_bytes: float) -> Kind:
+    """The name of the all-reduce of a vector that travels as so many bytes."""
+    return next(span.all_reduce for span in reversed(spans) if span.from_bytes <= size_bytes)
 
 
 def chunk_weights(vector_bytes: int) -> list[int]:

@@ -191,10 +191,10 @@ class EvaluateKeys:
 class SyncKeys:
     """How the ranks average their gradients."""
 
-    all_reduce: Literal["torus", "flat", "hierarchical", "hybrid", "ddp"] = key(
-        "torus",
-        "the all-reduce: torus (over the grid), flat, hierarchical, hybrid (buckets below 1 MiB hierarchical, others "
-        "flat), or ddp (torch's own DistributedDataParallel)",
+    all_reduce: Literal["auto", "torus", "flat", "hierarchical", "hybrid", "ddp"] = key(
+        "auto",
+        "torus (over the grid), flat (the library's own), auto (by size the quicker of both as calibrate measured, "
+        "or else the torus), hierarchical, hybrid (below 1 MiB hierarchical, else flat), or ddp (torch's own)",
         short=True,
     )
     buckets: Literal["auto", "exact", "fujitsu", "ddp", "one"] = key(

@@ -10,6 +10,7 @@ ROLE = "role"  # of a service: the names of its numbers begin with its own, as e
 MEASURED = "measured"
 SAVE = "save"  # the operation of a measurement
 READ, READ_AGAIN, DECODE = "read", "read_again", "decode"  # others: images from the file system, the cache, into pixels
+MEAN = "mean"  # and of vectors, over all ranks
 MEASURED_STEPS = 15  # of each batch of a measurement; the first one does not count
 STOP = "stop"  # after a checkpoint, to continue later
 DONE = "done"

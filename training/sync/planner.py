@@ -9,7 +9,7 @@ import json
 import statistics
 import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -142,11 +142,13 @@ def _time_s(all_reduce: AllReduce, vector: torch.Tensor, device: torch.device) -
     return slowest_s(times_s, device)
 
 
-def slowest_s(times_s: list[float], device: torch.device) -> float:
-    """The median over all times but the first. Each time is that of the slowest rank: the others wait for it."""
+def slowest_s(
+    times_s: list[float], device: torch.device, of: Callable[[list[float]], float] = statistics.median
+) -> float:
+    """The median `of` all times but the first. Each time is that of the slowest rank: the others wait for it."""
     slowest = torch.tensor(times_s[1:], dtype=torch.float64, device=device)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return float(statistics.median(slowest.tolist()))
+    return float(of(slowest.tolist()))
 
 
 PROFILED_STEPS = 6

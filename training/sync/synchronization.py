@@ -82,7 +82,7 @@ def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronizati
     if keys.all_reduce == "ddp":
         flat = all_reduce.build("flat", config.grid)
         return DDPGradients(model, flat, statistics=statistics, rank=ranks.rank), None
-    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire)
+    reduce = all_reduce.build(keys.all_reduce, config.grid, keys.wire, config.by_size)
     apart = None if keys.wire == "fp32" else all_reduce.build("flat", config.grid)
     gradients = Gradients(model, reduce, statistics=statistics, apart=apart, rank=ranks.rank)
     buckets = keys.buckets

@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli import image_fits
     from torusrun.orchestrator.keys.load import is_sweep
     from torusrun.orchestrator.predict.words import attempts_needed, cost_line, program_line
+    from torusrun.orchestrator.run.plan import all_reduces
     from torusrun.orchestrator.run.plan.auto_grid import with_expected_grid
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.show.placement import outlook
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
         checked = {"check": fits[0].as_json(), "check_of_services": [fit.as_json() for fit in fits[1:]]} if fits else {}
         roles = {"roles": _roles(planned).as_json()} if planned.run.roles else {}
-        print(json.dumps({**planned.as_json(), **parts, **cost, **checked, **roles}, indent=1))
+        reduced = {} if planned.run.command else {"all_reduce": all_reduces.words(planned)}
+        print(json.dumps({**planned.as_json(), **parts, **cost, **checked, **roles, **reduced}, indent=1))
     else:
         print(_words(planned))
         print(f"\n{placed.text()}\n" if placed else _later(planned))
@@ -241,13 +243,16 @@ def _command(planned: Plan) -> dict[str, str]:
 
 
 def _training(planned: Plan) -> dict[str, str]:
+    from torusrun.orchestrator.run.plan import all_reduces
+
     train = planned.run.train
     nodes, per_node = planned.run.nodes, planned.ranks_per_node
     batches = dict.fromkeys((phase.batch, (phase.nodes or nodes) * per_node) for phase in phases_of(train, 1))
     batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
     what = f"{train.model.name} on {train.data.name}, {counted(train.epochs, 'epoch')}"
-    rows = {"training": f"{what}, batch {batch}, lr {rate}", **_without_steps(train)}
+    reduced = f"\n{'':12}".join(textwrap.wrap(all_reduces.words(planned), WIDTH))
+    rows = {"training": f"{what}, batch {batch}, lr {rate}", "all-reduce": reduced, **_without_steps(train)}
     return {"recipe": _recipe(planned), **rows} if train.recipe else rows
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from torusrun.orchestrator.place.cost.all_reduce import AllReduceTime, Cost
 from torusrun.orchestrator.place.cost.phases import PhaseLinks
-from torusrun.training.collectives.chunks import HYBRID_BYTES
+from torusrun.training.collectives.chunks import HYBRID, Spans, at_size
 from torusrun.training.recipe.train import SyncKeys
 
 TORUS = SyncKeys()
@@ -69,17 +69,20 @@ def best_of(timed: Sequence[Timed], ranks_per_node: int) -> Timed:
     return min(safe, key=lambda grid: (len(grid.dims), grid.dims[0] != ranks_per_node, grid.total_s))
 
 
-def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int]) -> Cost:
-    """The cost function of the all-reduce in `train.sync`, over a grid of `dims`; torch's DDP is taken as flat."""
-    if sync.all_reduce == "torus":
+def cost_of(sync: SyncKeys, layout: Layout, dims: Sequence[int], spans: Spans = ()) -> Cost:
+    """The cost function of the all-reduce in `train.sync`, over a grid of `dims`; torch's DDP is taken as flat.
+
+    `spans` name the all-reduces of `auto`, if they are known.
+    """
+    if sync.all_reduce == "hybrid" or (sync.all_reduce == "auto" and spans):
+        spans = HYBRID if sync.all_reduce == "hybrid" else spans
+        costs = {span.all_reduce: cost_of(SyncKeys(span.all_reduce), layout, dims) for span in spans}
+        return lambda size_bytes: costs[at_size(spans, size_bytes)](size_bytes)
+    if sync.all_reduce in ("torus", "auto"):
         return layout.torus(dims)
-    flat = layout.torus((layout.ranks,))
     if sync.all_reduce in ("flat", "ddp"):
-        return flat
-    leaders = _hierarchical(layout, dims)
-    if sync.all_reduce == "hierarchical":
-        return leaders
-    return lambda size_bytes: (leaders if size_bytes < HYBRID_BYTES else flat)(size_bytes)
+        return layout.torus((layout.ranks,))
+    return _hierarchical(layout, dims)
 
 
 def unchunked_s(cost: Cost, size_bytes: float) -> float:

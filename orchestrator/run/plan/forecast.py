@@ -20,6 +20,7 @@ from torusrun.orchestrator.place.placement.arrange import Charge
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.timing import HostsLayout
 from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
+from torusrun.orchestrator.run.plan.all_reduces import spans_of
 from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed
 from torusrun.orchestrator.run.plan.command_runs import NOTHING
 from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
@@ -133,7 +134,8 @@ def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Back
     plan = _with(plan, best.dims)
     order = placed(plan, hosts, grids, charge).hosts
     layout = HostsLayout(hosts.cluster, order, plan.ranks_per_node, backend)
-    all_reduce_s = cost_of(plan.run.train.sync, layout, plan.grid.dims)
+    spans = spans_of(plan) if backend == backend_of(plan) else ()  # measured with the site's own library
+    all_reduce_s = cost_of(plan.run.train.sync, layout, plan.grid.dims, spans)
     return plan, Communication(all_reduce_s, best.dims, best.total_s, hosts.assumed, _norms_s(layout, trained, plan))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from torusrun.orchestrator.base import process
@@ -13,6 +14,7 @@ from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.plan.all_reduces import spans_of
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.checkpoint import node_memory
@@ -57,6 +59,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "run": plan.run_id,
         "attempt": attempt.number,
         "grid": list(plan.grid.dims),
+        "by_size": [asdict(span) for span in spans_of(plan)],
         "interface": plan.site.node.interface,
         "rendezvous": str(attempt.rendezvous),
         "rendezvous_timeout_s": STAGING_TIMEOUT_S if _stages(plan) else RENDEZVOUS_TIMEOUT_S,
