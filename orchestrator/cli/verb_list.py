@@ -25,6 +25,7 @@ GROUPS = {
     "before the start": {
         "plan": "show a run before it is submitted: site, nodes, ranks, grid, training; --check: does its image fit",
         "predict": "predict how long a run takes, and what it costs",
+        "where": "show at which site and in which queue a run can start, and when",
     },
     "look at runs": {
         "status": "show the state of your runs: step, time left, loss, hosts or reason",

@@ -36,6 +36,7 @@ class Queue:
     is_default: bool = False
     closed: str = ""  # why it takes no jobs; '' if it does
     environments: tuple[str, ...] = ()  # the names of its ways to ask for nodes
+    free: int | None = None  # nodes without a job, None if the scheduler does not say
 
     @property
     def kind(self) -> NodeKind | None:

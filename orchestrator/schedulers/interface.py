@@ -192,6 +192,14 @@ class Scheduler(ABC):
         """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
         return None
 
+    def start_in(self, answer: str) -> float | None:
+        """The estimated start in an answer to `ask_command`, of time.time(); None if it has none."""
+        return None
+
+    def room_command(self, request: Request) -> list[str] | None:
+        """As `ask_command`, for a command that also fails if the job could not start now; None without one."""
+        return None
+
     def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]] | None:
         """One query for the estimated starts of waiting jobs, of time.time(); None without such a query.
 

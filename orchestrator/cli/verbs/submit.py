@@ -8,6 +8,7 @@ examples:
   torusrun submit examples/digits.yaml --after last
   torusrun submit evaluate.yaml --after-any last
   torusrun submit run.yaml --in last
+  torusrun submit run.yaml --site soonest
   torusrun submit examples/digits.yaml --sweep train.optimizer.lr=0.05,0.1,0.2
 """
 
@@ -22,6 +23,7 @@ from torusrun.orchestrator.base.terminal.remarks import is_quiet, printed, say
 from torusrun.orchestrator.cli.verbs import shared_arguments
 from torusrun.training.counted import counted
 
+SOONEST = "soonest"  # in place of a site's name
 MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
@@ -84,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
         return _sweep(args)
     from torusrun.orchestrator.run.plan.plan import notes, plan
 
+    if args.site == SOONEST:
+        _choose(args)
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if args.dry_run:
@@ -106,6 +110,16 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.verbs.watch import follow_to_end
 
     return follow_to_end(submitted)
+
+
+def _choose(args: argparse.Namespace) -> None:
+    """Name the site and the queue where the run starts first."""
+    from torusrun.orchestrator.cli.verbs.where import soonest
+
+    best = soonest(args.file, args.settings)
+    args.site = best.site
+    args.settings = [*args.settings, *([f"--queue={best.queue}"] if best.queue else [])]
+    say(f"note: the run goes to {best.site}{f', queue {best.queue}' if best.queue else ''}: {best.start}")
 
 
 def _sweep(args: argparse.Namespace) -> int:

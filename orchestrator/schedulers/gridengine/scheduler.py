@@ -126,6 +126,9 @@ class GridEngine(Scheduler):
     def ask_command(self, request: Request) -> list[str]:
         return ["qsub", "-w", "v", *request.submit_args]
 
+    def room_command(self, request: Request) -> list[str]:
+        return ["qsub", "-w", "p", *request.submit_args]
+
     def job_id(self, stdout: str) -> str:
         # An array is 20.1-3:1. A site's own qsub may leave out -terse.
         job = printed_id(stdout, r"Your job(?:-array)? (\d+)\b.* has been submitted", r"(\d+)(?:\.\d+-\d+:\d+)?")

@@ -111,11 +111,12 @@ class Queues:
         limit = _limit(record, reached, "nodect", lambda text: int(text) if text.isdecimal() else None)
         return Queue(
             name,
-            counted(map(_kind, _hosts(nodes))),
+            counted(_kind([*map(resources_of, host)]) for host in _hosts(nodes)),
             _limit(record, reached, "walltime", duration_s),
             int(limit) if limit is not None else None,
             name == self.server.get("default_queue"),
             " and ".join(closed),
+            free=sum(map(_is_free, _hosts(nodes))),
         )
 
     def leads_to(self, name: str, passed: tuple[str, ...] = ()) -> list[str]:
@@ -161,11 +162,16 @@ def _words(listed: str) -> list[str]:
 
 
 def _hosts(vnodes: Mapping[str, Record]) -> list[list[Record]]:
-    """The resources of the vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
+    """The vnodes of each host. PBS spreads the chunk of a job over the vnodes of one host."""
     hosts: dict[str, list[Record]] = {}
     for name, vnode in vnodes.items():
-        hosts.setdefault(host_of(name, vnode), []).append(resources_of(vnode))
+        hosts.setdefault(host_of(name, vnode), []).append(vnode)
     return list(hosts.values())
+
+
+def _is_free(vnodes: list[Record]) -> bool:
+    """Whether a host takes jobs and has none."""
+    return all(vnode.get("state") == "free" and not vnode.get("jobs") for vnode in vnodes)
 
 
 def _kind(vnodes: list[Record]) -> NodeKind:

@@ -9,6 +9,7 @@ comments, and lines that continue after a backslash (topology.conf(5), Slurm 22.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from torusrun.orchestrator.schedulers.words import user_name
 VERSION = ("sinfo", "--version")
 PARTITIONS = ("scontrol", "show", "partition", "--oneliner")
 NODES = ("sinfo", "--noheader", "--exact", "--format=%P|%D|%c|%m|%G")
+FREE = ("sinfo", "--noheader", "--states=idle", "--responding", "--format=%P|%D")
 NODE_NAMES = ("sinfo", "--noheader", "--Node", "--format=%P|%N")
 CONFIGURATION = ("scontrol", "show", "config")
 ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "format=Account")
@@ -53,7 +55,7 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
     enforced = "associations" in configuration.get("AccountingStorageEnforce", "")
     return ClusterFacts(
         next((line for line in version.splitlines() if re.search(r"slurm.* \d", line, re.I)), version).strip(),
-        queues(partitions, nodes, accounts),
+        queues(partitions, nodes, accounts, _free(ask)),
         configuration.get("ClusterName"),
         topology=_topology(ask, configuration),
         accounts=accounts,
@@ -78,8 +80,26 @@ def _topology(ask: Ask, configuration: Mapping[str, str]) -> dict[str, Any] | No
     return {"source": "slurm"}
 
 
-def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Queue, ...]:
-    """The queues in `scontrol show partition --oneliner` and sinfo's rows; `accounts` are the user's, if known."""
+def _free(ask: Ask) -> Counter[str] | None:
+    """The idle nodes by partition, None if Slurm does not answer."""
+    try:
+        rows = [line.split("|") for line in ask(FREE).splitlines()]
+    except SiteError:
+        return None
+    free: Counter[str] = Counter()
+    for row in rows:
+        if len(row) == 2:
+            free[row[0].strip().rstrip("*")] += _number(row[1]) or 0
+    return free
+
+
+def queues(
+    partitions: str, nodes: str, accounts: Sequence[str] = (), free: Mapping[str, int] | None = None
+) -> tuple[Queue, ...]:
+    """The queues in `scontrol show partition --oneliner` and sinfo's rows; `accounts` are the user's, if known.
+
+    `free` is the number of idle nodes by partition.
+    """
     kinds: dict[str, list[NodeKind]] = {}
     for line in nodes.splitlines():
         words = line.split("|")
@@ -87,7 +107,10 @@ def queues(partitions: str, nodes: str, accounts: Sequence[str] = ()) -> tuple[Q
             kinds.setdefault(words[0].rstrip("*"), []).append(_kind(words[1:]))
     rows = [words_of(line) for line in partitions.splitlines()]
     named = {words["PartitionName"]: words for words in rows if "PartitionName" in words}
-    read = tuple(_queue(words, tuple(kinds.get(name, ())), accounts) for name, words in named.items())
+    read = tuple(
+        _queue(words, tuple(kinds.get(name, ())), accounts, None if free is None else free.get(name, 0))
+        for name, words in named.items()
+    )
     if not read:
         raise SiteError(f"`{' '.join(PARTITIONS)}` shows no partition: {partitions.strip()[:80]!r}")
     return read
@@ -106,7 +129,7 @@ def settings(text: str) -> dict[str, str]:
     return {key: value.strip() for key, value in re.findall(r"^(\w+)\s+= (.*)$", text, re.MULTILINE)}
 
 
-def _queue(words: dict[str, str], kinds: tuple[NodeKind, ...], accounts: Sequence[str]) -> Queue:
+def _queue(words: dict[str, str], kinds: tuple[NodeKind, ...], accounts: Sequence[str], free: int | None) -> Queue:
     most = words.get("MaxNodes", "")
     return Queue(
         words["PartitionName"],
@@ -115,6 +138,7 @@ def _queue(words: dict[str, str], kinds: tuple[NodeKind, ...], accounts: Sequenc
         int(most) if most.isdecimal() else None,
         words.get("Default") == "YES",
         _closed(words, accounts),
+        free=free,
     )
 
 

@@ -131,6 +131,10 @@ class Slurm(Scheduler):
     def ask_command(self, request: Request) -> list[str]:
         return ["sbatch", "--test-only", *request.submit_args]
 
+    def start_in(self, answer: str) -> float | None:
+        start = re.search(r"^sbatch: Job \d+ to start at (\S+)", answer, re.MULTILINE)
+        return states.moment(start[1]) if start else None
+
     def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]]:
         return Query(["squeue", "--me", "--states=PENDING", "--array", "--noheader", "--format=%i|%S"], states.starts)
 

@@ -1,0 +1,97 @@
+"""
+Asks the scheduler of every site that is yours, also behind a login node, about each of its queues, and submits nothing.
+`submit --site soonest` takes the first place of the answer.
+
+examples:
+  torusrun where run.yaml
+  torusrun where run.yaml --site cluster --nodes 16 --time 12h
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE, TorusrunError, UserError
+from torusrun.orchestrator.cli.verbs import shared_arguments
+
+if TYPE_CHECKING:
+    from torusrun.orchestrator.run.plan.plan import Plan
+    from torusrun.orchestrator.sites.listing import ListedSite
+    from torusrun.orchestrator.sites.where import Place
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    shared_arguments.run_file(parser)
+    shared_arguments.keys(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from torusrun.orchestrator.base.terminal.output import width
+    from torusrun.orchestrator.sites.where import table
+
+    places = table(_places(args.file, args.settings, args.site))
+    if args.json:
+        print(json.dumps({"schema": 1, "places": places.as_json()}, indent=1))
+    else:
+        print("\n".join(places.lines(width(sys.stdout))))
+    return DONE if any(place.possible for place in places.rows) else USER_MISTAKE
+
+
+def soonest(file: str, settings: Sequence[str]) -> Place:
+    """The place where a run starts first. Raises UserError if it can start nowhere."""
+    from torusrun.orchestrator.sites.where import table
+
+    best, *_ = table(_places(file, settings, None)).rows
+    if not best.possible:
+        raise UserError(f"the run can start at none of your sites: `torusrun where {file}` says why")
+    return best
+
+
+def _places(file: str, settings: Sequence[str], site: str | None) -> list[Place]:
+    from torusrun.orchestrator.sites.listing import listed
+
+    names = [site] if site else [known.name for known in listed().rows if not known.ships and _is_cluster(known)]
+    if not names:
+        raise UserError("no cluster is among your sites: `torusrun init` writes a site, or name one by --site")
+    return [place for name in names for place in _at(name, file, settings)]
+
+
+def _is_cluster(site: ListedSite) -> bool:
+    """Whether it is worth a question. This machine has no queue, and would always be first."""
+    from torusrun.orchestrator import schedulers
+
+    return not site.wrong and not schedulers.get(site.scheduler).traits.one_machine
+
+
+def _at(site: str, file: str, settings: Sequence[str]) -> Iterator[Place]:
+    from torusrun.orchestrator.run.plan.plan import plan
+    from torusrun.orchestrator.sites import where
+
+    try:
+        planned = plan(file, site=site, settings=settings)
+        yield from _there(site, file, settings, planned) if planned.site.host else where.places(site, planned)
+    except TorusrunError as error:
+        outcome = where.NEVER if isinstance(error, UserError) else where.NOT_KNOWN
+        yield where.Place(site, "", outcome, str(error))
+
+
+def _there(site: str, file: str, settings: Sequence[str], planned: Plan) -> Iterator[Place]:
+    """The places of a site with a login node, by the same verb on it."""
+    from dataclasses import replace
+
+    from torusrun.orchestrator.remote import call, of_file
+    from torusrun.orchestrator.remote.host import of
+    from torusrun.orchestrator.remote.program import received
+    from torusrun.orchestrator.sites.where import Places
+
+    ended = of_file.run("where", planned, file, ["--json"], site=site, settings=settings)
+    host = of(planned.site)
+    if not ended.out:
+        call.checked(host, ended)
+    answer: Places = received(host, Places, ended.out)
+    yield from (replace(place, site=site) for place in answer.places)

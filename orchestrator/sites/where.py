@@ -1,0 +1,147 @@
+"""Where a run could start, and when: each queue of a site, by the scheduler's own answer about the job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+
+from torusrun.orchestrator import schedulers
+from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.private import plain
+from torusrun.orchestrator.base.shown.numbers import duration
+from torusrun.orchestrator.base.shown.table import Column, Long, Table
+from torusrun.orchestrator.run.attempts.submit import proposed
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.schedulers import client
+from torusrun.orchestrator.schedulers.client import Client
+from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue
+from torusrun.orchestrator.schedulers.interface import Request
+from torusrun.training.counted import counted
+
+NOW, LATER, POSSIBLE, NOT_KNOWN, NEVER = "now", "later", "can start", "not known", "never"
+BEST_FIRST = (NOW, LATER, POSSIBLE, NOT_KNOWN, NEVER)
+SOON_S = 60.0  # an estimated start within this time is now: Slurm estimates to the minute
+
+
+@dataclass(frozen=True)
+class Place:
+    """A queue of a site, and whether the run can start in it.
+
+    `outcome` is one of BEST_FIRST, `start_s` the scheduler's estimate (of time.time()), None without one. `queue` is
+    '' if the site has no queues, or does not list them. `free` and `nodes` are None if the scheduler does not say.
+    """
+
+    site: str
+    queue: str
+    outcome: str
+    why: str = ""
+    start_s: float | None = None
+    free: int | None = None
+    nodes: int | None = None
+    usual: bool = False  # the queue that a submission without --queue uses
+
+    @property
+    def possible(self) -> bool:
+        return self.outcome in (NOW, LATER, POSSIBLE)
+
+    @property
+    def start(self) -> str:
+        """When the run would start, in words."""
+        if self.outcome != LATER or self.start_s is None:
+            return self.outcome
+        return f"in {duration(max(0.0, self.start_s - time.time()))}"
+
+    @property
+    def order(self) -> tuple[int, float, bool, int]:
+        """Sorts the earliest start first; where no start is estimated, the usual queue, then the most free nodes."""
+        start_s = 0.0 if self.outcome == NOW else self.start_s or 0.0
+        return BEST_FIRST.index(self.outcome), start_s, not self.usual, -(self.free or 0)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The answer of `torusrun where --json`."""
+
+    places: tuple[Place, ...]
+
+
+def places(site: str, planned: Plan) -> Iterator[Place]:
+    """Every queue of the plan's site, whose scheduler is on this machine. `site` is the name that users give it."""
+    if schedulers.get(planned.site.scheduler).traits.one_machine:
+        yield Place(site, "", NOW, "this machine", usual=True)
+        return
+    asked = client.of(planned.site)
+    try:
+        queues: Sequence[Queue] = asked.describe().queues if asked.can_describe else ()
+    except SiteError as error:
+        yield Place(site, "", NOT_KNOWN, str(error))
+        return
+    wanted = planned.run.queue or planned.site.queue
+    for queue in queues or [Queue(wanted or "")]:
+        usual = queue.name == wanted if wanted else queue.is_default
+        yield _judged(asked, planned, replace(Place(site, queue.name, NOT_KNOWN), usual=usual), queue)
+
+
+def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:
+    place = replace(place, free=queue.free, nodes=queue.all_nodes or None)
+    try:
+        request, script = proposed(replace(planned, run=replace(planned.run, queue=queue.name or None)))
+        refusal, start_s = asked.refusal(script, request)
+    except UserError as error:
+        return replace(place, outcome=NEVER, why=str(error))
+    except SiteError as error:
+        return replace(place, why=str(error))
+    limit = misfit(queue, request)
+    if refusal or (limit and asked.scheduler.ask_command(request) is None):
+        return replace(place, outcome=NEVER, why="; ".join(filter(None, [limit, refusal])))
+    if start_s is None:
+        return replace(place, outcome=POSSIBLE, why=limit)
+    outcome = NOW if start_s <= time.time() + SOON_S else LATER
+    return replace(place, outcome=outcome, start_s=start_s, why=limit)
+
+
+def misfit(queue: Queue, request: Request) -> str:
+    """Why a queue with these limits cannot run the job, in words; '' if no limit that it reports is in the way."""
+    if queue.closed:
+        return queue.closed
+    if queue.time_s is not None and request.time_s > queue.time_s:
+        return f"its longest job is {duration(queue.time_s)}, the run asks for {duration(request.time_s)}"
+    if queue.nodes is not None and request.nodes > queue.nodes:
+        return f"its largest job has {counted(queue.nodes, 'node')}, the run asks for {request.nodes}"
+    if request.ask or not queue.kinds:  # the site's own words may name other nodes
+        return ""
+    fitting = sum(kind.nodes for kind in queue.kinds if _fits(kind, request))
+    if fitting >= request.nodes:
+        return ""
+    each = [counted(request.ranks_per_node * request.cpus_per_rank, "core")]
+    each += [counted(request.gpus_per_node, "GPU")] if request.gpus_per_node else []
+    each += [f"{request.memory_bytes / 2**30:.0f} GiB"] if request.memory_bytes else []
+    return f"it has {counted(fitting, 'node')} with {' and '.join(each)}, the run asks for {request.nodes}"
+
+
+def _fits(kind: NodeKind, request: Request) -> bool:
+    return (
+        kind.gpus >= request.gpus_per_node
+        and (kind.cpus is None or kind.cpus >= request.ranks_per_node * request.cpus_per_rank)
+        and (kind.memory_bytes is None or not request.memory_bytes or kind.memory_bytes >= request.memory_bytes)
+    )
+
+
+def _free(place: Place) -> str | None:
+    return None if place.free is None else f"{place.free} of {place.nodes}" if place.nodes else str(place.free)
+
+
+COLUMNS: tuple[Column[Place], ...] = (
+    Column("SITE", lambda place: place.site, right=False),
+    Column("QUEUE", lambda place: plain(place.queue) or None, right=False),
+    Column("START", lambda place: place.start, right=False),
+    Column("FREE NODES", _free, right=False, left_out=1),
+    Column("WHY", lambda place: Long(plain(place.why), below=True) if place.why else None),
+    *(Column(None, attrgetter(field.name), key=field.name) for field in fields(Place)),
+)
+
+
+def table(found: Sequence[Place]) -> Table[Place]:
+    return Table(COLUMNS, sorted(found, key=lambda place: place.order))

@@ -1,0 +1,79 @@
+"""`torusrun where` on real schedulers: queues that are open, closed or too short, and nodes that a job occupies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.lab_places import GridEngine, Slurm
+from tests.e2e.places import WAITS, Place, started, until
+
+from .gridengine import GridEngineLab
+from .slurm import SlurmLab
+
+LONG = ("--set", "time=30m")
+
+
+def where(place: Place, *words: str) -> dict[str, dict[str, Any]]:
+    """The answer by queue."""
+    said = place.torusrun("where", "script.yaml", "--json", *words)
+    assert said.returncode in (0, 2), said.stderr
+    return {found["queue"]: found for found in json.loads(said.stdout)["places"]}
+
+
+def test_slurms_partitions(slurm_lab: SlurmLab) -> None:
+    place = Slurm(slurm_lab)
+    place.write_script("true")
+    queued = place.queued()
+    free = where(place, *LONG)
+    assert (free["main"]["outcome"], free["main"]["free"], free["main"]["usual"]) == ("now", 4, True), free
+    assert free["short"]["outcome"] == "never" and "its longest job is 2.0 min" in free["short"]["why"], free
+    assert free["closed"]["outcome"] == "never" and "its state is DOWN" in free["closed"]["why"], free
+    too_many = where(place, *LONG, "--set", "nodes=5", "--set", "grid=5x2")
+    assert {found["outcome"] for found in too_many.values()} == {"never"}, too_many
+    assert place.queued() == queued, "nothing may be submitted"
+
+
+def test_slurm_estimates_the_start_behind_another_job(slurm_lab: SlurmLab) -> None:
+    place = Slurm(slurm_lab)
+    place.write_script(WAITS)
+    run = place.submit_script(WAITS, *LONG, "--set", "nodes=4", "--set", "grid=4x2")
+    started(run)
+    later = where(place, *LONG)["main"]
+    assert later["outcome"] == "later" and later["start_s"] and later["free"] == 0, later
+    place.release(run)
+    assert place.watch(run).returncode == 0
+
+
+def test_the_soonest_place_is_the_one_that_is_open(slurm_lab: SlurmLab) -> None:
+    place = Slurm(slurm_lab)
+    own = f"{slurm_lab.home}/.config/torusrun/sites"
+    assert place.run(["mkdir", "-p", own]).returncode == 0
+    place.put(f"{own}/open.yaml", place.site_text())
+    place.put(f"{own}/wrong.yaml", "scheduler: none\n")
+    try:
+        place.write_script("true")
+        said = place.succeeds("submit", "script.yaml", "--site", "soonest", *LONG)
+        assert "the run goes to open, queue main: now" in said.stderr, said.stderr
+        until(lambda: place.view(said.stdout.strip())["state"] == "COMPLETED", "the run to end")
+        refused = place.torusrun("submit", "script.yaml", "--site", "soonest", "--set", "nodes=5", "--set", "grid=5x2")
+        assert refused.returncode == 2 and "can start at none of your sites" in refused.stderr, refused.stderr
+    finally:
+        assert place.run(["rm", f"{own}/open.yaml", f"{own}/wrong.yaml"]).returncode == 0
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_grid_engine_says_whether_there_is_room_now(gridengine_lab: GridEngineLab, nodes: int) -> None:
+    place = GridEngine(gridengine_lab)
+    place.write_script("true")
+    size = ("--set", f"nodes={nodes}", "--set", f"grid={nodes}x2")
+    assert where(place, *size)["all.q"]["outcome"] == "now"
+    run = place.submit_script(WAITS, "--set", "nodes=4", "--set", "grid=4x2")
+    started(run)
+    assert where(place, *size)["all.q"]["outcome"] == "can start"
+    place.release(run)
+    assert place.watch(run).returncode == 0
+    never = where(place, "--set", "nodes=9", "--set", "grid=9x2")["all.q"]
+    assert never["outcome"] == "never" and "verification: no suitable queues" in never["why"], never
