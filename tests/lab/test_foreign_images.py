@@ -97,7 +97,7 @@ def test_a_sif_that_changed_after_submit_runs_no_rank(
     own = builder.home / "changed.sif"
     shutil.copyfile(tiny, own)
     submitted = hashlib.sha256(own.read_bytes()).hexdigest()
-    write_run(builder, own.name, builder.site("held-images.yaml", stage, request="{options: [--hold]}"))
+    write_run(builder, own.name, builder.site("held-images.yaml", stage, request="{memory: 3GiB, options: [--hold]}"))
     run = submit(builder)
     harm(own)
     now = hashlib.sha256(own.read_bytes()).hexdigest()

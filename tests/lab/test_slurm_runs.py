@@ -138,7 +138,7 @@ def test_a_dry_run_asks_slurm_whether_the_job_could_run(place: Slurm) -> None:
 def test_without_accounting_the_states_still_come_out_right(place: Slurm) -> None:
     place.lab.stop_slurmdbd()
     try:
-        held = place.submit("--set", f"site={place.site('held.yaml', request='{options: [--hold]}')}")
+        held = place.submit("--set", f"site={place.site('held.yaml', request='{memory: 3GiB, options: [--hold]}')}")
         assert place.view(held)["state"] == "PENDING" and "JobHeldUser" in place.view(held)["reason"]
         assert place.torusrun("cancel", held.name).returncode == 0
         until(lambda: place.view(held)["state"] == "CANCELLED", "the held run to be cancelled")

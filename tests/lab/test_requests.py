@@ -1,0 +1,135 @@
+"""What runs ask for, as the real schedulers understood it (docs/reference/requests.md)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab_places import GridEngine, InLab, Slurm
+from tests.e2e.places import WAITS, started
+
+from .gridengine import GridEngineLab
+from .slurm import SlurmLab
+
+ONE_RANK = ("--set", "nodes=1", "--set", "ranks_per_node=1", "--set", "grid=1x1")
+GPUS = f"echo gpus $CUDA_VISIBLE_DEVICES $SLURM_STEP_GPUS, cores $OMP_NUM_THREADS; {WAITS}"
+
+
+@pytest.fixture(scope="module")
+def of_slurm(slurm_lab: SlurmLab) -> Slurm:
+    """With a QOS, a feature of two nodes, and a reservation of the two others."""
+    user = slurm_lab.settings.user
+    slurm_lab.admin(["sacctmgr", "-i", "add", "qos", "long"])
+    slurm_lab.admin(["sacctmgr", "-i", "modify", "user", user, "set", "qos+=long"])
+    slurm_lab.admin(["scontrol", "update", "nodename=node[1-2]", "availablefeatures=fast", "activefeatures=fast"])
+    reserved = ["starttime=now", "duration=30", f"users={user}", "nodes=node[3-4]"]
+    slurm_lab.admin(["scontrol", "create", "reservation", "reservationname=R12", *reserved])
+    yield Slurm(slurm_lab)
+    slurm_lab.admin(["scontrol", "delete", "reservationname=R12"])
+
+
+@pytest.fixture(scope="module")
+def of_gridengine(gridengine_lab: GridEngineLab) -> GridEngine:
+    """With resources that a site may have: a type of two hosts, GPUs, exclusive hosts, and a license."""
+    complexes = gridengine_lab.admin(["qconf", "-sc"]).stdout
+    more = (
+        "type type STRING == YES NO NONE 0\ngpu gpu INT <= YES YES 0 0\n"
+        "exclusive exclusive BOOL EXCL YES YES 0 1000\nmatlab matlab INT <= YES YES 0 0\n"
+    )
+    gridengine_lab._tell("-Mc", complexes + more)
+    for node in gridengine_lab.nodes:
+        kind = "a100" if node in ("node1", "node2") else "v100"
+        gridengine_lab.admin(
+            ["qconf", "-aattr", "exechost", "complex_values", f"type={kind},gpu=2,exclusive=true", node]
+        )
+    gridengine_lab.admin(["qconf", "-aattr", "exechost", "complex_values", "matlab=2", "global"])
+    return GridEngine(gridengine_lab)
+
+
+def shown(place: InLab, run: Path) -> str:
+    """The job of a run in the scheduler's own words."""
+    job = place.view(run)["job"]
+    command = ["scontrol", "show", "job", "-d", job] if place.cluster == "slurm" else ["qstat", "-j", job]
+    return place.lab.admin(command).stdout
+
+
+def submitted(place: InLab, request: str, *words: str, script: str = WAITS) -> Path:
+    run = place.submit_script(script, *ONE_RANK, "--set", f"request={request}", *words)
+    started(run)
+    return run
+
+
+def ended(place: InLab, *runs: Path) -> None:
+    for run in runs:
+        place.release(run)
+        assert place.watch(run).returncode == 0, place.view(run)
+
+
+def test_slurm_gets_each_part_of_a_request(of_slurm: Slurm) -> None:
+    asked = "{qos: long, constraint: fast, memory: 700M, cpus_per_rank: 3, gpus: 1, gpu_type: v100, exclusive: true, "
+    run = submitted(of_slurm, f"{asked}licenses: ['matlab:2'], options: [--comment=mine]}}", script=GPUS)
+    job = shown(of_slurm, run)
+    for said in ("QOS=long", "Features=fast", "MinMemoryNode=700M", "CPUs/Task=3", "gpu:v100:1", "Licenses=matlab:2"):
+        assert said in job, job
+    assert "Comment=mine" in job and "OverSubscribe=NO" in job, job
+    assert of_slurm.view(run)["hosts"][0] in ("node1", "node2")
+    ended(of_slurm, run)
+    assert "cores 3" in (run / "attempts/1/logs/rank-0000.log").read_text()
+
+
+def test_slurm_gets_memory_by_the_rank_and_a_reservation(of_slurm: Slurm) -> None:
+    run = submitted(of_slurm, "{memory_per_rank: 600M, reservation: R12}", "--set", "ranks_per_node=2")
+    job = shown(of_slurm, run)
+    assert "MinMemoryNode=1200M" in job and "Reservation=R12" in job, job
+    assert of_slurm.view(run)["hosts"][0] in ("node3", "node4")
+    ended(of_slurm, run)
+
+
+def test_two_runs_share_a_node_and_have_other_gpus_of_it(of_slurm: Slurm) -> None:
+    asked = "{gpus: 1, memory: 700M}"
+    place = ("--set", "request.options=[--nodelist=node1]")
+    first, second = (submitted(of_slurm, asked, *place, script=GPUS) for _ in range(2))
+    assert of_slurm.view(first)["hosts"] == of_slurm.view(second)["hosts"] == ["node1"], "they did not share a node"
+    ended(of_slurm, first, second)
+    said = [(run / "attempts/1/logs/rank-0000.log").read_text() for run in (first, second)]
+    given = [re.search(r"gpus (\S*) (\S*),", text) for text in said]
+    assert all(given) and {match[2] for match in given if match} == {"0", "1"}, said
+
+
+def test_slurm_refuses_what_a_site_does_not_have_and_leaves_no_run(of_slurm: Slurm) -> None:
+    of_slurm.write_script("true")
+    for asked in ("{constraint: slow}", "{gpu_type: b200}", "{reservation: R13}", "{licenses: [none]}"):
+        said = of_slurm.torusrun("submit", "script.yaml", *ONE_RANK, "--set", f"request={asked}")
+        assert said.returncode == 3 and said.stderr.count("\n") <= 2, said.stderr
+
+
+def of_gpus(place: GridEngine, name: str, **keys: str) -> str:
+    """A site with two GPUs on a node."""
+    interface = next(line.split()[1] for line in place.site_text().splitlines() if line.startswith("  interface:"))
+    return place.site(name, node=f"{{ranks: 2, gpus: 2, interface: {interface}}}", **keys)
+
+
+def test_grid_engine_gets_each_part_of_a_request(of_gridengine: GridEngine) -> None:
+    site = of_gpus(of_gridengine, "gpus.yaml", ask='["-pe mpi {ranks}", "-l gpu={gpus}"]')
+    asked = "{constraint: type=a100, memory: 512M, gpus: 1, exclusive: true, licenses: ['matlab:2'], options: [-p -7]}"
+    run = submitted(of_gridengine, asked, "--site", site)
+    job = shown(of_gridengine, run)
+    for said in ("type=a100", "mem_free=512", "gpu=1", "exclusive=true", "matlab=2"):
+        assert said in job.lower(), job
+    assert re.search(r"^priority: +-7$", job, re.MULTILINE), job
+    assert of_gridengine.view(run)["hosts"][0] in ("node1", "node2")
+    ended(of_gridengine, run)
+
+
+def test_grid_engine_gives_memory_by_the_rank_a_part_by_its_name_and_a_reservation(of_gridengine: GridEngine) -> None:
+    user = of_gridengine.lab.settings.user
+    made = of_gridengine.lab.admin(["qrsub", "-d", "600", "-pe", "single", "2", "-u", user]).stdout
+    number = re.findall(r"reservation (\d+)", made)[0]
+    parts = "[{ask: ['-pe single 1', '-l gpu=1'], gpus: 1, cpus: 2}]"
+    site = of_gpus(of_gridengine, "parts.yaml", parts=parts, request="{memory: 1G}")
+    whole = submitted(of_gridengine, "{memory_per_rank: 64M}", "--site", site)
+    assert re.search(r"mem_free=64(\.000)?M", shown(of_gridengine, whole))
+    part = submitted(of_gridengine, f"{{gpus: 1, reservation: {number}}}", "--site", site)
+    job = shown(of_gridengine, part)
+    assert "gpu=1" in job and "mem_free" not in job and re.search(rf"ar_id: +{number}\b", job), job
+    ended(of_gridengine, whole, part)
