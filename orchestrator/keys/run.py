@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
 from torusrun.orchestrator.keys.kinds import LINE, NODES, NONE_OR_MORE, Limits
-from torusrun.orchestrator.keys.request import Resources
+from torusrun.orchestrator.keys.request import Most, Resources
 from torusrun.orchestrator.keys.roles import ROLE_NAME, MetricsSettings, Role, StopSettings
 from torusrun.orchestrator.keys.shared import Notify, Secret, Software
 from torusrun.orchestrator.keys.sweep import SweepKeys
@@ -15,12 +15,22 @@ from torusrun.training.recipe.key import key, needed
 from torusrun.training.recipe.train import Train
 
 NO_CODE = "none"  # as `code`
+FACTOR = Limits(above=1, at_most=100)
 JOBS = Limits(at_least=1, at_most=1000)
 EACH = "checkpoint of "
 OTHERS = kinds.text_kind(
     "checkpoints of a run", f"{EACH}[^{kinds.CONTROL}]{{1,1000}}", "write it as 'checkpoint of RUN'"
 )
 EXIT_CODE = Limits(at_least=0, at_most=255)
+
+
+@dataclass(frozen=True)
+class Grow:
+    """How much more an attempt asks for than one that ended for lack of it."""
+
+    memory: Annotated[float, FACTOR] | None = key(None, "factor of its memory, after an end for lack of the node's")
+    time: Annotated[float, FACTOR] | None = key(None, "factor of its time, after a time limit without a new checkpoint")
+    most: Most = key(Most(), "the most that is asked for so")
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class KeepGoing:
     min_nodes: Annotated[int, NODES] | None = key(
         None, "fewest nodes on which the run continues within a job; default: nodes"
     )
+    grow: Grow = key(Grow(), "whether the next attempt asks for more of what one lacked (docs/guides/keep-going.md)")
 
 
 @dataclass(frozen=True)

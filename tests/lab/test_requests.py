@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab_places import GridEngine, InLab, Slurm
-from tests.e2e.places import WAITS, started
+from tests.e2e.places import WAITS, ledger, started
 
 from .gridengine import GridEngineLab
 from .slurm import SlurmLab
@@ -101,6 +101,21 @@ def test_slurm_refuses_what_a_site_does_not_have_and_leaves_no_run(of_slurm: Slu
     for asked in ("{constraint: slow}", "{gpu_type: b200}", "{reservation: R13}", "{licenses: [none]}"):
         said = of_slurm.torusrun("submit", "script.yaml", *ONE_RANK, "--set", f"request={asked}")
         assert said.returncode == 3 and said.stderr.count("\n") <= 2, said.stderr
+
+
+def test_a_run_that_lacked_memory_gets_more_from_its_own_job(of_slurm: Slurm) -> None:
+    if not of_slurm.lab.has_cgroups:
+        pytest.skip("without control groups Slurm limits no memory")
+    takes = "head -c 900M /dev/zero | tail -c 900M > /dev/null"
+    grow = "keep_going={attempts: 2, grow: {memory: 3, most: {memory: 2G}}}"
+    run = of_slurm.submit_script(takes, *ONE_RANK, "--set", "request={memory: 500M}", "--set", grow)
+    said = of_slurm.watch(run)
+    assert said.returncode == 0, said.stdout + said.stderr
+    first, second = ledger(run, "ended")
+    assert (first["state"], second["state"]) == ("OOM", "COMPLETED")
+    assert ledger(run, "submitting")[1]["changes"] == {"memory_bytes": 1500 * 2**20}
+    assert "#SBATCH --mem=1500M" in (run / "attempts/2/job.sh").read_text()
+    assert "asks for 1.5 GiB, in another job" in (run / "attempts/1/jobs.out").read_text()
 
 
 def of_gpus(place: GridEngine, name: str, **keys: str) -> str:

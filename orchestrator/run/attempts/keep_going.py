@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State, Status
+from torusrun.orchestrator.keys.run import Grow
 from torusrun.orchestrator.run import hooks
 from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
@@ -37,12 +39,14 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
 from torusrun.orchestrator.run.program.command import continues_from
 from torusrun.orchestrator.run.state.attempts import newest_of
-from torusrun.orchestrator.run.state.decide import History, Policy, Resume, Step, Stop, Wait, decide
+from torusrun.orchestrator.run.state.decide import History, More, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.run.state.next_attempt import (
     Checkpoint,
+    changes_for,
     ended_outside,
     first_of_submission,
     hopeless,
+    more_after,
     pause_s,
 )
 from torusrun.orchestrator.run.state.outcome import resolve
@@ -81,6 +85,8 @@ def next_step(run: RunFolder, here: Here, *, begin: bool) -> Step:
         newest = _Newest(run, here)
         step = decide(newest.history, Policy.KEEP_GOING)
         if begin and isinstance(step, Resume) and step.attempt > newest.number:
+            if step.more:
+                return newest.submit_next(step.more)
             step = newest.pause() or (newest.refuse() if here.bad else newest.make_next())
         if isinstance(step, Stop) and not newest.in_other_job:
             close(run, newest.number, step)
@@ -147,9 +153,16 @@ class _Newest:
             again=self.end is None or self.end.again,
             cancelled=last(self.events, CancelRequested, self.number) is not None,
             stopped=Cause.STOPPED if asked_to_stop and own and "wanted" not in own.evidence else None,
+            more=self._more,
             other_job=self.in_other_job,
             hopeless=hopeless(*self._attempts, self.plan.run.keep_going.without_progress),
         )
+
+    @property
+    def _more(self) -> More | None:
+        if self.plan.run.keep_going.grow == Grow():
+            return None
+        return more_after(self.events, plan_files.read_plan(self.run, self.number), *self._attempts[1:])
 
     def pause(self) -> Wait | None:
         """The wait for what ended the last attempts outside the program, if there is one."""
@@ -183,6 +196,22 @@ class _Newest:
         )
         submit.within(planned, self.run, intent, self.here.job)
         return Resume(planned.number)
+
+    def submit_next(self, wanted: More) -> Stop:
+        """Submit the next attempt in jobs that ask for more: those of this submission cannot change their request."""
+        many = f"{wanted.amount / 2**30:.1f} GiB" if wanted.what == "memory" else f"{wanted.amount:.0f} s"
+        history, number = plan_files.history(self.run, self.events), self.number + 1
+        why = f"ended for lack of {wanted.what}, and the next attempt asks for {many}"
+        try:
+            planned = derive(self.plan, history, number, changes_for(wanted), self.epochs)
+            submit.later(planned, self.run, self.checkpoint, follows=self.number)
+        except NoAnswer as error:
+            return Stop(f"{why}: {error}")
+        except (SiteError, UserError) as error:
+            step = Stop(f"{why}, which this job cannot submit ({error}): `torusrun resume {self.run.run_id}` does")
+            close(self.run, self.number, step)
+            return step
+        return Stop(f"{why}, in another job")
 
     @property
     def _attempts(self) -> tuple[Sequence[Event], int, Checkpoint, Mapping[int, int]]:

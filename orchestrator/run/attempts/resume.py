@@ -6,12 +6,15 @@ import contextlib
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.keys.run import Grow
 from torusrun.orchestrator.run.attempts import in_hold, submit
 from torusrun.orchestrator.run.attempts.cancel import alive
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.folder import allocation, claim, index, ledger
+from torusrun.orchestrator.run.folder.checkpoints import content
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Changes, Started
+from torusrun.orchestrator.run.folder.judged import judged_so_far
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
@@ -19,7 +22,8 @@ from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program.command import continues_from
-from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
+from torusrun.orchestrator.run.state.decide import History, More, Policy, Resume, decide
+from torusrun.orchestrator.run.state.next_attempt import changes_for, more_after
 from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers import client
@@ -71,7 +75,7 @@ def next_attempt(
         raise MayNotResume(f"{run.run_id} {step.why}{who}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
     checkpoint, epochs = continues_from(plan, run)
-    planned = derive(plan, history, step.attempt, changes, epochs)
+    planned = derive(plan, history, step.attempt, changes_for(step.more).then(changes), epochs)
     _same_image(run, planned.plan, new_image)
     return planned, checkpoint
 
@@ -88,7 +92,20 @@ def _history(run: RunFolder, seen: View) -> History:
         at_work=claim.held(attempt),
         again=_may_follow(attempt),
         held=allocation.is_held(run),
+        more=_more(run, seen.attempt),
     )
+
+
+def _more(run: RunFolder, number: int) -> More | None:
+    """What the attempt after this one asks for more of."""
+    with contextlib.suppress(SiteError):  # of a plan that cannot be read, which the decision need not know
+        plan = plan_files.read_plan(run, number)
+        if plan.run.keep_going.grow != Grow():
+            checkpoint, _ = continues_from(plan, run)
+            files = content(checkpoint.parent) if checkpoint and plan.run.command else ""
+            newest = (checkpoint.name if checkpoint else None, files + judged_so_far(run))
+            return more_after(ledger.events(run.ledger), plan, number, newest, {})
+    return None
 
 
 def _may_follow(attempt: Attempt) -> bool:

@@ -35,6 +35,7 @@ class Changes:
     nodes: Annotated[int, Limits(at_least=1, at_most=1_000_000)] | None = None
     grid: Annotated[tuple[Size, ...], Items(0, MOST_LEVELS)] | None = None
     exclude: tuple[str, ...] = ()
+    memory_bytes: Annotated[int, Limits(at_least=1)] | None = None  # of a node
 
     def then(self, later: Changes) -> Changes:
         """These changes followed by `later` ones: the later value counts, and excluded hosts stay excluded."""
@@ -43,6 +44,7 @@ class Changes:
             self.nodes if later.nodes is None else later.nodes,
             self.grid if later.grid is None else later.grid,
             tuple(dict.fromkeys((*self.exclude, *later.exclude))),
+            self.memory_bytes if later.memory_bytes is None else later.memory_bytes,
         )
 
     def as_json(self) -> dict[str, Any]:

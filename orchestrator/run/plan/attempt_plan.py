@@ -61,7 +61,11 @@ def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, 
         time_s=plan.run.time_s if total.time_s is None else total.time_s,
         grid=plan.run.grid if total.grid is None else total.grid,
     )
-    derived = AttemptPlan(number, _from_epoch(replace(plan, run=run), epochs), changes, total.exclude)
+    site = plan.site
+    if total.memory_bytes is not None:
+        asked = replace(site.request, memory_bytes=total.memory_bytes, memory_per_rank_bytes=None)
+        site = replace(site, request=asked)
+    derived = AttemptPlan(number, _from_epoch(replace(plan, run=run, site=site), epochs), changes, total.exclude)
     if changes != Changes():
         _check(derived)
     return derived

@@ -142,6 +142,14 @@ def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if settings.without_progress != KeepGoing().without_progress and not others:
         wrong = "'keep_going.without_progress' has no effect without other keys"
         yield Misfit("keep_going.without_progress", wrong, "add 'attempts', as in {attempts: 20}")
+    for what, key in (("memory", "memory_bytes"), ("time", "time_s")):
+        factor, most = getattr(settings.grow, what), getattr(settings.grow.most, key) or getattr(site.most, key)
+        if factor and not most:
+            wrong = f"'keep_going.grow.{what}' has no end"
+            yield Misfit(f"keep_going.grow.{what}", wrong, f"write 'keep_going.grow.most.{what}'")
+        if factor and what == "memory" and not site.request.memory_of(1):
+            wrong = "'keep_going.grow.memory' multiplies 'request.memory', and neither run nor site has it"
+            yield Misfit("keep_going.grow.memory", wrong)
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:
         wrong = f"'keep_going.min_nodes' ({settings.min_nodes}) must be at most 'nodes' ({run.nodes})"
         yield Misfit("keep_going.min_nodes", wrong)

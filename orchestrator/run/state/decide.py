@@ -12,10 +12,19 @@ FORCE = "if you know that it is not running any more, resume it with --force"
 
 
 @dataclass(frozen=True)
+class More:
+    """What an attempt lacked, "memory" (bytes of a node) or "time" (seconds), and how much of it the next asks for."""
+
+    what: str
+    amount: float
+
+
+@dataclass(frozen=True)
 class Resume:
-    """This attempt is the next one."""
+    """This attempt is the next one; with `more`, in a job that asks for more than the one before."""
 
     attempt: int
+    more: More | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class History:
     stopped: Cause | None = None  # why it was asked to stop
     held: bool = False  # whether the run holds an allocation
     other_nodes: bool = False  # whether its next phase wants another number of nodes
+    more: More | None = None  # what the next attempt asks for more of (`more`)
     other_job: bool = False  # whether another job works for the run now
     hopeless: Stop | None = None  # why another attempt would be in vain (next_attempt.py)
 
@@ -77,8 +87,18 @@ def decide(history: History, policy: Policy) -> Step:
     return next(step for rule in RULES[policy] if (step := rule(history)))
 
 
+def more(lacked: str, asked: float | None, factor: float | None, most: float) -> More | None:
+    """What the next attempt asks for more of, if its run lets it grow by this factor; None at the most of it."""
+    amount = min((asked or 0.0) * (factor or 1.0), most)
+    return More(lacked, amount) if asked and amount > asked else None
+
+
 def _another(history: History) -> Step:
-    return Resume(history.attempt + 1)
+    return Resume(history.attempt + 1, history.more)
+
+
+def _grows(history: History) -> Step | None:
+    return _another(history) if history.more else None
 
 
 def _held(history: History) -> Step | None:
@@ -157,5 +177,5 @@ RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
     Policy.USER: (_held, _completed, _still_at_work, _forbidden, _another),
     Policy.FORCED: (_held, _completed, _another),
     Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
-    Policy.KEEP_GOING: (_not_mine, _done, _cancelled, _not_begun, _stopped, _forbidden, _hopeless, _another),
+    Policy.KEEP_GOING: (_not_mine, _done, _cancelled, _not_begun, _stopped, _forbidden, _grows, _hopeless, _another),
 }

@@ -13,6 +13,7 @@ from dataclasses import replace
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
+    Changes,
     Ended,
     Event,
     GivenBadHosts,
@@ -24,7 +25,8 @@ from torusrun.orchestrator.run.folder.events import (
     Submitting,
 )
 from torusrun.orchestrator.run.folder.ledger import last
-from torusrun.orchestrator.run.state.decide import Stop
+from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.run.state.decide import More, Stop, more
 from torusrun.training.counted import counted
 
 # Causes outside the program: its launcher, its scheduler, or a host, whose job may have left no record at all.
@@ -129,6 +131,29 @@ def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Ma
     """
     ends = (last(events, Ended, number) for number in _without_progress(events, attempt, newest, steps or {}))
     return sum(end is None or end.cause not in NOT_ITS_OWN for end in ends)
+
+
+def more_after(
+    events: Sequence[Event], plan: Plan, attempt: int, newest: Checkpoint, steps: Mapping[int, int]
+) -> More | None:
+    """What the attempt after this one, which had this plan, asks for more of; `newest` and `steps` as of `in_vain`."""
+    end, grow, site_most = last(events, Ended, attempt), plan.run.keep_going.grow, plan.site.most
+    if end and end.cause is Cause.OUT_OF_MEMORY:
+        limits = (grow.most.memory_bytes, site_most.memory_bytes)
+        asked = plan.site.request.memory_of(plan.most_ranks_on_a_node)
+        return more("memory", asked, grow.memory, min(filter(None, limits), default=0))
+    vain = attempt in _without_progress(events, attempt, newest, steps)
+    if end and end.cause is Cause.TIME_LIMIT and vain:
+        limits_s = (grow.most.time_s, site_most.time_s)
+        return more("time", plan.run.time_s, grow.time, min(filter(None, limits_s), default=0))
+    return None
+
+
+def changes_for(wanted: More | None) -> Changes:
+    """The changes of an attempt that asks for more."""
+    if wanted is None:
+        return Changes()
+    return Changes(memory_bytes=int(wanted.amount)) if wanted.what == "memory" else Changes(time_s=wanted.amount)
 
 
 def _without_progress(
