@@ -31,7 +31,8 @@ from torusrun.orchestrator.schedulers.local.sessions import states
 SESSIONS = sessions.__name__
 CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")
-GPUS = ("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+GPUS = ("nvidia-smi", "-L")
+GPU = re.compile(r"^GPU \d+: [^(\n]*?\b([A-Z]{1,2}\d{1,4}S?)\b(?:[ -](PCIe|PCIE|NVL)\b)?", re.MULTILINE)
 OWN_ID = (
     'read -r -a torusrun_stat < "/proc/$$/stat"',
     'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
@@ -39,11 +40,10 @@ OWN_ID = (
 
 
 def describe(ask: Ask) -> ClusterFacts:
-    names = [line.strip() for line in optional(ask, GPUS).splitlines() if line.strip()]
-    cores = optional(ask, CORES).strip()
-    kind = NodeKind(
-        1, int(cores) if cores.isdecimal() else None, memory_bytes(optional(ask, MEMORY)), len(names), gpu_type(names)
-    )
+    listed, cores = optional(ask, GPUS), optional(ask, CORES).strip()
+    names = re.findall(r"^GPU \d+: (.+) \(UUID", listed, re.MULTILINE)
+    cpus = int(cores) if cores.isdecimal() else None
+    kind = NodeKind(1, cpus, memory_bytes(optional(ask, MEMORY)), len(names), gpu_type(listed))
     return ClusterFacts(
         "this machine",
         (Queue("", (kind,), nodes=1, is_default=True),),
@@ -58,10 +58,14 @@ def memory_bytes(text: str) -> int | None:
     return int(match[1]) * 2**10 if match else None
 
 
-def gpu_type(names: list[str]) -> str | None:
-    """The type of the GPUs if all are alike, as h100 for 'NVIDIA H100 80GB HBM3', else None."""
-    types = {match[1].lower() for name in names if (match := re.search(r"\b([A-Z]{1,2}\d{1,4})\b", name))}
-    return types.pop() if len(types) == 1 else None
+def gpu_type(listed: str) -> str | None:
+    """The type of the GPUs that `nvidia-smi -L` lists if all are alike, else None.
+
+    As h100 for 'NVIDIA H100 80GB HBM3', h100-pcie for 'NVIDIA H100 PCIe', and a100_3g.20gb for such parts (MIG).
+    """
+    types = {"-".join(filter(None, found)).lower() for found in GPU.findall(listed)}
+    parts = re.findall(r"^ +MIG (\S+)", listed, re.MULTILINE)
+    return "_".join((*types, *parts[:1])) if len(types) == 1 else None
 
 
 def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[str]:

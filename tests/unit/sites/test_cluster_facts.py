@@ -233,11 +233,18 @@ def test_this_machine_is_one_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "kind"),
-    [(["NVIDIA H100 80GB HBM3"] * 2, "h100"), (["Tesla V100-SXM2-16GB"], "v100"), (["NVIDIA A100", "Tesla T4"], None)],
+    ("name", "count", "kind"),
+    [("h200", 1, "h200"), ("h200-mig", 2, "h200_2g.35gb"), ("h100-pcie", 1, "h100-pcie"), ("v100", 4, "v100")],
 )
-def test_the_type_of_gpus_by_their_names(names: list[str], kind: str | None) -> None:
-    assert scheduler.gpu_type(names) == kind
+def test_the_number_and_type_of_this_machines_gpus(name: str, count: int, kind: str) -> None:
+    facts = scheduler.describe(recorded("local", {"nproc": "nproc.txt", "nvidia-smi -L": f"nvidia-smi.{name}.txt"}))
+    assert facts.queues[0].kind == NodeKind(1, 2, None, count, kind) and facts.commands == {"nodes": "nvidia-smi"}
+
+
+def test_gpus_that_differ_or_have_no_letter_have_no_type() -> None:
+    assert scheduler.gpu_type("GPU 0: NVIDIA A100 (UUID: GPU-0)\nGPU 1: Tesla T4 (UUID: GPU-1)\n") is None
+    assert scheduler.gpu_type("GPU 0: NVIDIA GeForce RTX 4090 (UUID: GPU-A1)\n") is None
+    assert scheduler.gpu_type("No devices found.\n") is None
 
 
 @pytest.mark.parametrize(
