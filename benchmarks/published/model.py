@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import yaml
@@ -18,7 +19,7 @@ from benchmarks.published import schemes
 from torusrun.orchestrator.forecast import constants, doubts, epochs
 from torusrun.orchestrator.forecast.constants import Value, network
 from torusrun.orchestrator.forecast.device import Device, device, measured
-from torusrun.orchestrator.forecast.interval import Interval, around, largest, middle, of_next
+from torusrun.orchestrator.forecast.interval import Interval, around, largest, of_next, of_next_around_mean
 from torusrun.orchestrator.forecast.step import EXACT, Grouping, Step, Stragglers, expected_maximum, step
 from torusrun.orchestrator.place.cost.all_reduce import Cost
 
@@ -94,6 +95,7 @@ class RowStep:
     step: Step
     published_s: float
     same_program: bool
+    replayed: bool
 
     @property
     def sigma(self) -> float:
@@ -129,9 +131,16 @@ def durations() -> list[Duration]:
     return [_duration(name, w, found[w["row"]]) for name, w in written_table()["times"].items()]
 
 
-def sigmas(compared: Mapping[str, RowStep], left_out: str = "") -> list[float]:
-    """The spreads that the rows imply whose baseline is the same program on the same nodes."""
-    return [one.sigma for name, one in compared.items() if one.same_program and name != left_out]
+def spread(compared: Mapping[str, RowStep], replayed: bool, left_out: str = "") -> tuple[float, Interval]:
+    """The mean spread, with the interval of the next one, by the rows whose baseline is the same program.
+
+    A program that replays its steps as CUDA graphs differs from one that launches each kernel. A row may imply less
+    than 0, if something else makes it faster.
+    """
+    same = {name: one for name, one in compared.items() if one.same_program and name != left_out}
+    implied = [one.sigma for one in same.values() if one.replayed == replayed]
+    low, high = of_next_around_mean(implied)
+    return fmean(implied), Interval(max(0.0, low), high)
 
 
 def compute_factors(compared: Mapping[str, RowStep], sigma: float, left_out: str = "") -> list[float]:
@@ -148,9 +157,9 @@ def comparable() -> dict[str, RowStep]:
 
 def rate(name: str, compared: Mapping[str, RowStep]) -> Rate:
     """The prediction of a row by what the other rows imply."""
-    own, implied = compared[name], sigmas(compared, name)
-    sigma = middle(implied)
-    one = own.with_spread(sigma, of_next(implied))
+    own = compared[name]
+    sigma, bounds = spread(compared, own.replayed, name)
+    one = own.with_spread(sigma, bounds)
     compute = doubts.same_program()
     if not own.same_program:
         compute = doubts.other_program(of_next(compute_factors(compared, sigma, name)))
@@ -191,7 +200,8 @@ def _compared(written: Mapping[str, Any]) -> RowStep:
     computing = _device(written["baseline"])
     published_s = gpus * batch / constants.number(written["images_per_s"])
     one = _step(written, computing, batch)
-    return RowStep(computing, batch, gpus, one, published_s, written.get("same_program", False))
+    same_program, replayed = written.get("same_program", False), written.get("replayed", False)
+    return RowStep(computing, batch, gpus, one, published_s, same_program, replayed)
 
 
 def _device(baseline: str) -> Device:

@@ -1,11 +1,12 @@
 """Forward, backward and update of one device: t(b) = fixed + b / rate.
 
 Source: derived. Two numbers describe a device: its published rate at a large batch, and a fixed time per step for every
-batch (launches, the optimizer). Backward takes two thirds of a step, by multiplications.
+batch (small kernels, the optimizer). Backward takes two thirds of a step, by multiplications. A step is never shorter
+than the time in which the host launches its kernels, unless it is replayed as a CUDA graph.
 
-How fast variants of a training are beside each other (precision, layout, torch.compile) was measured on one card:
-data/programs.yaml. What was not measured is made of what was: a layout or torch.compile has the effect that it has in
-bf16, and a precision without matrix units is as fast as fp32. Every such step is a doubt.
+How fast variants of a training are (precision, layout, torch.compile) was measured on two cards: data/programs.yaml.
+What was not measured is made of what was on an H200: a layout or torch.compile has the effect that it has in bf16, and
+a precision without matrix units is as fast as fp32. Every such step is a doubt.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.training.recipe.facts import Variant
 
-Where = Literal["host", "gpu", "processor"]
+Where = Literal["host", "card", "gpu", "processor"]
 OTHER_HOST = "the rate is that of torusrun on one card of this type, with other versions"
 OTHER_PROGRAM = "{} beside {} was measured on another GPU (`torusrun calibrate` measures yours)"
 NOT_MEASURED = "{} was measured nowhere: it is made of the effects of its parts"
 PROCESSOR = "how fast {} is beside {} on these processors is unknown (`torusrun calibrate` measures it)"
+ARCHITECTURE = "the site names the architecture of its GPUs alone, taken as {}: node.gpu_type says which they are"
 PASSES = "the fixed time of each of {} backward passes in a step is not measured"
 
 
 def images_per_s(chosen: Variant, units: Collection[str]) -> float:
-    """Images per second of one pass on the measured card, if it had matrix units for these precisions alone."""
+    """Images per second of one pass on an H200, if it had matrix units for these precisions alone."""
     one = _with_units(chosen, units)
     if (known := _known(one)) is not None:
         return known
@@ -39,14 +41,17 @@ def images_per_s(chosen: Variant, units: Collection[str]) -> float:
 
 
 def factors(known: Variant, chosen: Variant, units: Collection[str], where: Where) -> tuple[Factor, ...]:
-    """The doubts of a rate for `chosen` that was made of a rate for `known`, in the place that is predicted."""
+    """The doubts of a rate for `chosen` that was made of a rate for `known`, in the place that is predicted.
+
+    A "host" has the card on which `chosen` was measured, a "card" is the one of `known`, a "gpu" is another one.
+    """
     reasons = []
     same = replace(known, passes=1) == replace(chosen, passes=1)
-    if where == "host":
+    if where in ("host", "card"):
         reasons.append(_around(OTHER_HOST, "other_host"))
-    elif not same and where == "gpu":
+    if not same and where in ("gpu", "card"):
         reasons.append(_around(OTHER_PROGRAM.format(_words(chosen), _words(known)), "other_gpu"))
-    elif not same:
+    elif not same and where == "processor":
         reasons.append(_around(PROCESSOR.format(_words(chosen), _words(known)), "processor"))
     if where != "processor" and _known(_with_units(chosen, units)) is None:
         reasons.append(_around(NOT_MEASURED.format(_words(chosen)), "not_measured"))
@@ -62,8 +67,8 @@ def _words(chosen: Variant) -> str:
     return str(replace(chosen, passes=1))
 
 
-def _known(chosen: Variant) -> float | None:
-    written = constants.table("programs")["images_per_s"].get(str(chosen))
+def _known(chosen: Variant, card: str = "h200") -> float | None:
+    written = constants.table("programs")["images_per_s"][card].get(str(chosen))
     return constants.number(written) if written else None
 
 
@@ -79,7 +84,7 @@ def _around(why: str, name: str) -> Factor:
 
 
 BACKWARD_SHARE = 2 / 3
-MIG = re.compile(r"(^|[._-])\d+g\.\d+gb")
+SLOWER = re.compile(r"(^|[._-])\d+g\.\d+gb|h[12]00.*(pcie|nvl)")
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,8 @@ class Device:
 
     Its steps were those of a run of `ranks`, whose compute times differed by `spread` of their mean (None: not known).
     They are `measured` if they are those of the very program that is predicted, at the batches of a rank in `batches`
-    (None: not known). A step has `passes`, each on an equal part of the batch. `factors` are more doubts of its times.
+    (None: not known). A step has `passes`, each on an equal part of the batch. It takes at least `launches_s`, the time
+    of the host for its launches, unless it is `replayed`. `factors` are more doubts of its times.
     """
 
     name: str
@@ -100,6 +106,8 @@ class Device:
     batches: tuple[float, float] | None = None
     passes: int = 1
     factors: tuple[Factor, ...] = ()
+    launches_s: float = 0.0
+    replayed: bool = False
 
     def for_work(self, share: float) -> Device:
         """The device for images that each need `share` times as many multiply-adds (derived: at the same rate)."""
@@ -108,12 +116,13 @@ class Device:
         return replace(self, name=f"{self.name}, {share:.3g} of the work at 224 x 224", image_s=self.image_s * share)
 
     def with_passes(self, passes: int) -> Device:
-        """The device with so many passes in a step in place of one: each has the fixed time (derived)."""
+        """The device with so many passes in a step in place of one: each has the fixed time and launches (derived)."""
         if passes == self.passes:
             return self
         times = passes / self.passes
         batches = (times * self.batches[0], times * self.batches[1]) if self.batches else None
-        return replace(self, fixed_s=times * self.fixed_s, passes=passes, batches=batches)
+        fixed_s, launches_s = times * self.fixed_s, times * self.launches_s
+        return replace(self, fixed_s=fixed_s, launches_s=launches_s, passes=passes, batches=batches)
 
     def slower(self, times: float, factors: tuple[Factor, ...], name: str) -> Device:
         """The device with another program, whose images take `times` as long, with these doubts."""
@@ -121,7 +130,7 @@ class Device:
 
     def step_s(self, batch: float) -> float:
         """One step of `batch` images on this device, without communication."""
-        return self.fixed_s + batch * self.image_s
+        return max(self.launches_s, self.fixed_s + batch * self.image_s)
 
     def backward_s(self, batch: float) -> float:
         """The part of a step in which gradients become ready: backward of its last pass."""
@@ -143,18 +152,22 @@ def device(name: str) -> Device:
 
 
 def device_with(name: str, chosen: Variant) -> Device:
-    """The shipped device with the program of a training, as fast beside its published one as on the measured card."""
-    known_device, written = device(name), constants.entry("gpus", name, "--gpu")
-    own, units = written.get("own", False), written["units"]
-    known = Variant(written["precision"])
+    """The shipped device with the program of a training: as measured, or made of what was measured on an H200."""
+    published, written = device(name), constants.entry("gpus", name, "--gpu")
+    known, units = Variant(written["precision"]), written["units"]
+    replayed = chosen.compiled and chosen.precision != "fp16"  # the loss scale of fp16 is a number of the host
+    launches_s = 0.0 if replayed else constants.number(constants.table("programs")["launches_s"])
+    published = replace(published, launches_s=launches_s, replayed=replayed)
     times = images_per_s(known, units) / images_per_s(chosen, units)
-    if own:
-        batch = reference_batch(name)
-        of_step = measured(name, batch, batch / images_per_s(chosen, units), known_device.fixed_s)
-        known_device = replace(of_step, ranks=known_device.ranks, factors=factors(chosen, chosen, units, "host"))
-        return replace(known_device, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
-    label = name if times == 1.0 else f"{name}, whose rate in {known} was that of another program, in {chosen}"
-    return known_device.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
+    if not written.get("own"):
+        label = name if times == 1.0 else f"{name}, whose rate in {known} was that of another program, in {chosen}"
+        return published.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
+    batch, here = reference_batch(name), _known(_with_units(chosen, units), name)
+    rate = here or constants.number(written["images_per_s"]) / times
+    of_step = measured(name, batch, batch / rate, published.fixed_s)
+    doubts = factors(chosen, chosen, units, "host") if here else factors(known, chosen, units, "card")
+    own = replace(published, image_s=of_step.image_s, measured=True, factors=doubts)
+    return replace(own, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
 
 
 def reference_batch(name: str) -> float:
@@ -163,12 +176,21 @@ def reference_batch(name: str) -> float:
 
 
 def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:
-    """The name of the device of this type of a site, as h200, or else of this architecture, as sm_70.
+    """The name of the device of this type of a site, as h200 or nvidia_h200, or else of this architecture, as sm_70.
 
-    None for an unknown one, and for a part of a GPU (MIG), as a100_3g.20gb: nothing says how fast it is.
+    None for an unknown one, for a part of a GPU (MIG), as a100_3g.20gb, and for an H100 or H200 on PCIe or in pairs
+    (NVL), because nothing says how fast it is.
     """
-    if gpu_type and MIG.search(gpu_type.lower()):
+    if gpu_type and SLOWER.search(gpu_type.lower()):
         return None
-    devices = constants.table("gpus").items()
-    of_type = (name for name, written in devices if (gpu_type or "").lower() in written.get("types", ()))
+    devices, words = constants.table("gpus").items(), set(re.split(r"[\W_]+", (gpu_type or "").lower()))
+    of_type = (name for name, written in devices if words.intersection(written.get("types", ())))
     return next(of_type, next((name for name, written in devices if architecture in written["matches"]), None))
+
+
+def of_architecture(name: str, gpu_type: str | None) -> tuple[Factor, ...]:
+    """The doubt of a device that was chosen by the architecture alone, which faster GPUs have too."""
+    written = constants.entry("gpus", name, "--gpu")
+    if "faster" not in written or device_for(None, gpu_type) == name:
+        return ()
+    return (Factor(ARCHITECTURE.format(name), Interval(1 / constants.number(written["faster"]), 1.0)),)

@@ -10,7 +10,7 @@ from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, cost
 from torusrun.orchestrator.forecast.device import BACKWARD_SHARE
 from torusrun.orchestrator.forecast.epochs import Epochs
 from torusrun.orchestrator.forecast.interval import Doubt, Interval
-from torusrun.orchestrator.forecast.step import EXACT, Step, step, stragglers
+from torusrun.orchestrator.forecast.step import EXACT, Step, Stragglers, step, stragglers
 from torusrun.orchestrator.forecast.workload import Asked, PhaseSteps, Workload
 from torusrun.training.counted import counted
 
@@ -19,6 +19,7 @@ EXACTLY = "gradients go in the groups of the exact plan while backward runs"
 GROUPED = "gradients go in {} groups while backward runs"
 SIZES = "an image takes time in proportion to its area"
 NORMS = "two all-reduces for each layer, with the time of the first group alone; nothing computes during them"
+PUBLISHED = ("as seven published runs imply", "as ten published runs that replay their steps imply")
 AT_ONCE = "gradients go all at once after backward"
 
 
@@ -108,7 +109,7 @@ def forecast(asked: Asked) -> Forecast:
         best_grid=asked.communication.best_grid,
         forward_s=local * image_s * (1 - BACKWARD_SHARE),
         backward_s=local * image_s * BACKWARD_SHARE,
-        fixed_s=asked.device.fixed_s * alone,
+        fixed_s=one.compute_s * alone - local * image_s,
         stragglers_s=max(0.0, one.stragglers_s),
         exposed_s=one.exposed_s,
         norms_s=one.norms_s,
@@ -207,7 +208,7 @@ def _step(asked: Asked, phase: PhaseSteps) -> Step:
 def _busy(asked: Asked, phase: PhaseSteps) -> Step:
     device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
     all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
-    waits, factor = stragglers(asked.ranks, device.ranks, device.spread), asked.links_factor
+    waits, factor = _stragglers(asked), asked.links_factor
     return step(
         device,
         batch,
@@ -219,6 +220,10 @@ def _busy(asked: Asked, phase: PhaseSteps) -> Step:
         stragglers=waits,
         links_factor=factor,
     )
+
+
+def _stragglers(asked: Asked) -> Stragglers:
+    return stragglers(asked.ranks, asked.device.ranks, asked.device.spread, replayed=asked.device.replayed)
 
 
 def _sent(trained: Workload, one: Step) -> str:
@@ -241,9 +246,11 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
     norms = (f"batch norm over {counted(trained.norm_ranks, 'rank')}: {NORMS}",) if trained.norms else ()
     reading = "" if asked.reading else " reading and decoding images,"
     sizes = () if all(phase.work == 1.0 for phase in asked.phases) else (SIZES,)
+    device = asked.device
+    launches = f", and at least {device.launches_s * 1e3:.1f} ms to launch its kernels" if device.launches_s else ""
     return (
-        f"{asked.device.name}: {1 / asked.device.image_s:.0f} images/s on one rank besides "
-        f"{asked.device.fixed_s * 1e3:.1f} ms a step",
+        f"{device.name}: {1 / device.image_s:.0f} images/s on one rank besides "
+        f"{device.fixed_s * 1e3:.1f} ms a step{launches}",
         f"links: {links}; {asked.communication.placed}; no other jobs on them",
         f"{_sent(trained, one)}; validation passes: {asked.evaluations}",
         *norms,
@@ -256,7 +263,6 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
 def _waits(asked: Asked) -> str:
     """How the slowest rank is predicted."""
     device = asked.device
-    of = stragglers(asked.ranks, device.ranks, device.spread)
-    source = "as seven published runs imply" if device.spread is None else "as measured here"
+    source = PUBLISHED[device.replayed] if device.spread is None else "as measured here"
     rate = f"the rate is that of a run on {counted(device.ranks, 'rank')}"
-    return f"a rank's compute differs from step to step by {100 * of.sigma:.2g} %, {source}; {rate}"
+    return f"a rank's compute differs from step to step by {100 * _stragglers(asked).sigma:.2g} %, {source}; {rate}"

@@ -83,9 +83,18 @@ def middle(values: Sequence[float]) -> float:
 def of_next(values: Sequence[float]) -> Interval:
     """The 90 % prediction interval of one more value of the same kind, from at least two values above 0.
 
-    Source: Student's t on the logarithms, mean -+ t s sqrt(1 + 1/n) with n - 1 degrees of freedom (a standard formula).
+    Source: as `of_next_around_mean`, on the logarithms.
     """
-    logs, freedom = [log(value) for value in values], len(values) - 1
+    low, high = of_next_around_mean([log(value) for value in values])
+    return Interval(exp(low), exp(high))
+
+
+def of_next_around_mean(values: Sequence[float]) -> Interval:
+    """The 90 % prediction interval of one more value, from at least two, which may be below 0.
+
+    Source: Student's t, mean -+ t s sqrt(1 + 1/n) with n - 1 degrees of freedom (a standard formula).
+    """
+    freedom = len(values) - 1
     student = STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL
-    reach = student * stdev(logs) * sqrt(1 + 1 / len(logs))
-    return Interval(exp(fmean(logs) - reach), exp(fmean(logs) + reach))
+    reach = student * stdev(values) * sqrt(1 + 1 / len(values))
+    return Interval(fmean(values) - reach, fmean(values) + reach)

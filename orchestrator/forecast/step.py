@@ -91,12 +91,11 @@ def largest_ranks() -> int:
     return int(constants.number(constants.table("doubts")["largest_ranks"]))
 
 
-def stragglers(ranks: int, baseline: int, sigma: float | None = None) -> Stragglers:
-    """The stragglers among `ranks` with a measured sigma, or that of the published runs."""
-    table = constants.table("doubts")
-    centre = constants.number(table["sigma"])
-    chosen = centre if sigma is None else sigma
-    low, high = (chosen * constants.number(table[f"sigma_{end}_factor"]) for end in ("low", "high"))
+def stragglers(ranks: int, baseline: int, sigma: float | None = None, *, replayed: bool = False) -> Stragglers:
+    """The stragglers among `ranks` with a measured sigma, or that of published runs that replay their steps or not."""
+    table, published = constants.table("doubts"), "sigma_replayed" if replayed and sigma is None else "sigma"
+    chosen = constants.number(table[published]) if sigma is None else sigma
+    low, high = (chosen * constants.number(table[f"{published}_{end}_factor"]) for end in ("low", "high"))
     return Stragglers(chosen, Interval(low, high), ranks, baseline)
 
 

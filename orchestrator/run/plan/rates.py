@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.forecast.checkpoints import Saving, in_memory, predicted_s
 from torusrun.orchestrator.forecast.device import (
@@ -14,6 +16,7 @@ from torusrun.orchestrator.forecast.device import (
     factors,
     images_per_s,
     measured,
+    of_architecture,
     reference_batch,
 )
 from torusrun.orchestrator.forecast.interval import Factor, Interval
@@ -24,10 +27,12 @@ from torusrun.orchestrator.place.cost.all_reduce import Backend
 from torusrun.orchestrator.place.placement.arrange import Charge
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
+from torusrun.orchestrator.schedulers.client import Client
 from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant
 from torusrun.training.recipe.train import ModelKeys, Train
 from torusrun.training.schedule import Course
 
+ASKING_S = 10.0
 GIVEN = "--images-per-s"
 AT_WHICH = f"it is unknown at which batch of a rank {GIVEN} was measured: RATE@BATCH says it"
 
@@ -59,7 +64,21 @@ def measured_facts(site: Site) -> MeasuredFacts:
 def gpu_of(plan: Plan, other: Otherwise) -> str | None:
     """The name of the shipped GPU that the forecast is for; None for ranks on CPUs, and for an unknown GPU."""
     node = plan.site.node
-    return other.gpu or (device_for(node.architecture, plan.site.gpu_type) if plan.site.gpus else None)
+    return other.gpu or (device_for(node.architecture, _gpu_type(plan.site)) if plan.site.gpus else None)
+
+
+def _gpu_type(site: Site) -> str | None:
+    """The type of the GPUs by the site's file; if this machine is the site and the file is silent, by nvidia-smi."""
+    if site.gpu_type or not site.gpus or not schedulers.get(site.scheduler).traits.one_machine:
+        return site.gpu_type
+    return gpus_here(site.scheduler)
+
+
+@lru_cache(maxsize=1)
+def gpus_here(scheduler: str) -> str | None:
+    """The type of this machine's GPUs; None without nvidia-smi or its answer, for different GPUs and unknown names."""
+    kind = Client(schedulers.get(scheduler), ASKING_S).describe().queues[0].kind
+    return kind.gpu_type if kind else None
 
 
 def train_of(plan: Plan, other: Otherwise) -> Train:
@@ -84,14 +103,15 @@ def device_of(plan: Plan, trained: Workload, other: Otherwise) -> Device:
             f"`torusrun predict RUN.yaml {GIVEN} RATE` takes the rate of one rank from you, and "
             "`torusrun predict RUN.yaml --workload resnet50` predicts that network"
         )
-    name = other.gpu or device_for(plan.site.node.architecture, plan.site.gpu_type)
+    node, gpu_type = plan.site.node, _gpu_type(plan.site)
+    name = other.gpu or device_for(node.architecture, gpu_type)
     if name is None:
-        architecture = plan.site.node.architecture or "no architecture"
         raise UserError(
-            f"no rate is known for the site's GPUs ({architecture}): "
+            f"no rate is known for the site's GPUs ({gpu_type or node.architecture or 'no type and no architecture'}): "
             "name one with `torusrun predict RUN.yaml --gpu NAME`"
         )
-    return device_with(name, variant(train)).for_work(trained.image_work / workload("resnet50").image_work)
+    device = device_with(name, variant(train)).for_work(trained.image_work / workload("resnet50").image_work)
+    return device if other.gpu else replace(device, factors=(*device.factors, *of_architecture(name, gpu_type)))
 
 
 def _batch(plan: Plan, trained: Workload) -> float:
