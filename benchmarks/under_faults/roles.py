@@ -15,8 +15,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.under_faults.runs import ENDS_S, Rows
-from tests.e2e.places import ROOT, Local, Place, ledger
+from benchmarks.under_faults.runs import ENDS_S, WITHIN_S, Rows
+from tests.e2e.places import ROOT, Local, Place, ledger, metrics
+from tests.waiting import until
 
 EXAMPLE = ROOT / "examples" / "roles"
 FILES = ("grpo.py", "judge.py")
@@ -24,6 +25,26 @@ STEPS_APART = 20  # at least, between faults
 UNDER_WAY = 5  # steps that may still come after a fault: they are reported in fives
 LAST = 40  # steps after the last fault
 PAUSE_S = 0.05  # after each step, so that faults strike at different steps
+READY_S = 90  # for the rollout server, shorter than the patience of its trainers
+# Starts the program that follows; the first start that finds a file of this name has a fault: a server that never
+# listens, or another program that has its port, and keeps it for a while.
+FAULTY = """
+import os, pathlib, subprocess, sys, time
+TAKER = ("import socket, sys, time; s = socket.create_server((sys.argv[1], int(sys.argv[2]))); print(flush=True);"
+         " time.sleep(15)")
+def armed(name):
+    try:
+        pathlib.Path("..", name).unlink()
+        return True
+    except FileNotFoundError:
+        return False
+if armed("never-ready"):
+    time.sleep(3600)
+if armed("port-taken"):
+    taker = [sys.executable, "-c", TAKER, *sys.argv[-2:]]
+    subprocess.Popen(taker, stdout=subprocess.PIPE, start_new_session=True).stdout.readline()
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 # By name: (role, rank in it, signal). The rollout server may start again; the judge may not.
 SIGNALS = {
     "rollout killed": ("rollout", 0, signal.SIGKILL),
@@ -31,7 +52,10 @@ SIGNALS = {
     "a trainer killed": ("trainer", 1, signal.SIGKILL),
     "the first trainer killed": ("trainer", 0, signal.SIGKILL),
     "rollout stopped": ("rollout", 0, signal.SIGSTOP),
+    "rollout killed, then never ready": ("rollout", 0, signal.SIGKILL),
+    "rollout killed, then its port taken": ("rollout", 0, signal.SIGKILL),
 }
+ARMED = {"rollout killed, then never ready": "never-ready", "rollout killed, then its port taken": "port-taken"}
 HOSTS = {"the host of rollout and judge without power": "rollout", "a trainer's host without power": "trainer"}
 CHECKSUM = re.compile(r"checksum=(\w+)")
 
@@ -51,6 +75,7 @@ class Struck:
 def submitted(place: Place, steps: int, name: str) -> Path:
     """A run of the example: on this machine, or a node for the servers, two for the trainers and a spare one."""
     place.run(["mkdir", "-p", "grpo"])
+    place.put("grpo/faulty.py", FAULTY)
     for file in FILES:
         place.put(f"grpo/{file}", (EXAMPLE / file).read_text())
     spec = yaml.safe_load((EXAMPLE / "grpo.yaml").read_text())
@@ -58,10 +83,11 @@ def submitted(place: Place, steps: int, name: str) -> Path:
     if not isinstance(place, Local):
         spec["roles"]["trainer"]["nodes"] = 2
         going["spares"] = 1
-    spec["roles"]["rollout"]["alive"] = True
+    spec["roles"]["rollout"] |= {"alive": True, "ready": {"http": "/", "within": f"{READY_S}s"}}
+    spec["roles"]["rollout"]["command"].insert(1, "faulty.py")
     spec["roles"]["judge"]["on"] = spec["roles"]["judge"].pop(True)  # PyYAML takes the key `on` for a boolean
     spec["roles"]["trainer"]["command"] += ["--steps", str(steps), "--pause", str(PAUSE_S)]
-    spec |= {"name": name, "site": "site.yaml", "code": "grpo", "time": "30m", "keep_going": going}
+    spec |= {"name": name, "site": "site.yaml", "code": "grpo", "time": "60m", "keep_going": going}
     place.put(f"{name}.yaml", yaml.safe_dump(spec, sort_keys=False))
     said = place.torusrun("submit", f"{name}.yaml")
     assert said.returncode == 0, said.stderr
@@ -92,12 +118,15 @@ def strike_all(place: Place, run: Path, faults: int, seed: int) -> Iterator[Stru
     order = [kind for _ in range(faults // len(kinds) + 1) for kind in chosen.sample(kinds, len(kinds))][:faults]
     for kind in order:
         due = rows.newest["step"] + chosen.randint(STEPS_APART, 2 * STEPS_APART)
-        rows.wait(lambda due=due: rows.newest["step"] >= due)  # type: ignore[misc]
+        rows.wait(lambda due=due: rows.newest["step"] >= due, 2 * WITHIN_S)  # type: ignore[misc]
         assert not rows.is_done and rows.newest["step"] >= due, f"no step {due}: {place.view(run)['reason']}"
         number, step = rows.newest["attempt"], rows.newest["step"]
         seen, struck_s = len(rows.steps), time.time()
         undo = _strike(place, run, number, kind)
-        rows.wait(lambda seen=seen, after=step + UNDER_WAY: any(row["step"] > after for row in rows.steps[seen:]))  # type: ignore[misc]
+        rows.wait(
+            lambda seen=seen, after=step + UNDER_WAY: any(row["step"] > after for row in rows.steps[seen:]),  # type: ignore[misc]
+            2 * WITHIN_S,
+        )
         following = next((row for row in rows.steps[seen:] if row["step"] > step + UNDER_WAY), None)
         reasons = [event["reason"] for event in ledger(run, "ended") if event["attempt"] >= number]
         struck = Struck(kind, number, step, reason=reasons[0] if reasons else "")
@@ -109,6 +138,13 @@ def strike_all(place: Place, run: Path, faults: int, seed: int) -> Iterator[Stru
         yield struck
 
 
+def _done_first(place: Place, run: Path) -> Struck:
+    """The end of the trainers while servers work, which ends the run: until then, and nothing is left."""
+    last, over = metrics(run, "step")[-1], ledger(run, "ended")[-1]
+    until(lambda: not place.processes(run), "all processes of the run to end")
+    return Struck("the trainers done first", last["attempt"], last["step"], over["t"] - last["t"], same_attempt=True)
+
+
 def _strike(place: Place, run: Path, attempt: int, kind: str) -> str:
     """Strike; the host that has to get its power back, or ''."""
     placement = json.loads((run / f"attempts/{attempt}/placement.json").read_text())
@@ -118,6 +154,8 @@ def _strike(place: Place, run: Path, attempt: int, kind: str) -> str:
     rank = ranks[number] if by else next(r for r in reversed(ranks) if placement["slots"][r][1] != _first(placement))
     start = json.loads((run / f"attempts/{attempt}/ranks/{rank:04d}.start.json").read_text())
     if by:
+        if file := ARMED.get(kind):
+            place.run(["touch", f"{run}/{file}"])
         place.signal(start["host"], start["pid"], by)
         return ""
     assert place.power_off
@@ -139,6 +177,7 @@ def measured(place: Place, faults: int, seed: int) -> tuple[list[Struck], str]:
             struck.append(each)
             print(json.dumps(asdict(each)), flush=True)
         found = ended(place, run)
+        struck.append(_done_first(place, run))
     except AssertionError as error:
         with suppress(Exception):
             place.torusrun("cancel", run.name)
