@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.keys.main_role import awaited, main_name
 from torusrun.orchestrator.keys.roles import Ready, Role
+from torusrun.orchestrator.place.hosts.hostlist import number_ranges
 from torusrun.orchestrator.run.plan import roles
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state.pace import short
@@ -16,16 +17,24 @@ from torusrun.orchestrator.run.state.pace import short
 
 @dataclass(frozen=True)
 class RoleRow:
-    """A role of a plan. `gpus` are their numbers on each node; `on` is the role on whose nodes it runs, '' for own."""
+    """A role of a plan. `on` is the role on whose nodes it runs, '' for its own.
+
+    `gpus` and `cores` are their numbers on each node. Ranks without cores of their own may use all of the job's.
+    """
 
     role: str
     nodes: int
     on: str
     ranks_per_node: int
     gpus: tuple[int, ...]
+    cores: tuple[int, ...]
     command: tuple[str, ...]
     after: tuple[str, ...]
     ready: str
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    return ",".join(number_ranges([*map(str, numbers)]))
 
 
 COLUMNS: tuple[Column[RoleRow], ...] = (
@@ -33,7 +42,8 @@ COLUMNS: tuple[Column[RoleRow], ...] = (
     Column("NODES", lambda row: row.nodes, key="nodes"),
     Column("ON", lambda row: row.on or None, key="on", right=False),
     Column("RANKS EACH", lambda row: row.ranks_per_node, key="ranks_per_node"),
-    Column("GPUS", lambda row: row.gpus or None, lambda gpus: ",".join(map(str, gpus)), key="gpus", right=False),
+    Column("GPUS", lambda row: row.gpus or None, _ranges, key="gpus", right=False),
+    Column("CORES", lambda row: row.cores or None, _ranges, key="cores", right=False),
     Column("AFTER", lambda row: row.after or None, ", ".join, key="after", right=False),
     Column("READY BY", lambda row: row.ready or None, key="ready", right=False),
     Column("COMMAND", lambda row: row.command or None, shlex.join, key="command", right=False),
@@ -53,8 +63,9 @@ def _row(plan: Plan, name: str) -> RoleRow:
         name,
         roles.nodes(run, site, name),
         "" if home == name else home,
-        plan.ranks_per_node if is_main else roles.ranks_per_node(role),
+        roles.ranks_per_node(run, site, name),
         tuple(range(site.gpus)) if shares is None else shares,
+        roles.cores(run, site, name),
         run.command if is_main else role.command,
         awaited(run)[name],
         "" if is_main else "every checkpoint" if role.each else _ready(role.ready),

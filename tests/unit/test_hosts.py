@@ -19,7 +19,7 @@ from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.hosts import infiniband
 from torusrun.orchestrator.place.hosts.hostlist import expand, fold, numbers
 from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType, Tree, cluster_of, racks
-from torusrun.orchestrator.place.placement.binding import bindings, share
+from torusrun.orchestrator.place.placement.binding import beside, bindings, of_gpus, share
 from torusrun.orchestrator.schedulers import topology as profile
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine
 from torusrun.orchestrator.schedulers.pbs import facts as pbs
@@ -287,7 +287,7 @@ THREADS = (*range(20), *range(40, 60))  # of a node of two sockets: the second r
 
 
 @pytest.mark.parametrize(
-    ("beside", "allowed", "shares"),
+    ("near", "allowed", "shares"),
     [
         ([THREADS] * 2, None, [(*range(10), *range(40, 50)), (*range(10, 20), *range(50, 60))]),
         ([THREADS] * 2, {0, 1, 2, 3, 40, 41, 42, 43}, [(0, 1, 40, 41), (2, 3, 42, 43)]),
@@ -298,16 +298,24 @@ THREADS = (*range(20), *range(40, 60))  # of a node of two sockets: the second r
     ],
 )
 def test_ranks_divide_cores_within_what_their_job_has(
-    beside: list[tuple[int, ...]], allowed: set[int] | None, shares: list[tuple[int, ...]]
+    near: list[tuple[int, ...]], allowed: set[int] | None, shares: list[tuple[int, ...]]
 ) -> None:
-    assert [share(beside, i, allowed) for i in range(len(beside))] == shares
+    assert [share([[cores] for cores in near], i, allowed) for i in range(len(near))] == shares
 
 
-@pytest.mark.parametrize("beside", [[[0]], [[99999]], [[]]], ids=["there", "not there", "unknown"])
-def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(beside: list[list[int]]) -> None:
+def test_a_rank_with_several_gpus_has_the_cores_beside_all_of_them() -> None:
+    sockets = NodeType(4, (), Link(1.0), Link(1.0), ((0, 1, 2, 3), (0, 1, 2, 3), (4, 5, 6, 7), (4, 5, 6, 7)))
+    assert [binding.cores for binding in bindings(sockets, 1)] == [tuple(range(8))]
+    server, judge = beside(of_gpus(sockets)[:3], 1), beside(of_gpus(sockets)[3:], 1)
+    assert share([*server, *judge], 0) == (0, 1, 2, 3, 4, 5) and share([*server, *judge], 1) == (6, 7)
+    assert share([*server, *beside((), 1)], 1) == ()
+
+
+@pytest.mark.parametrize("near", [[[0]], [[99999]], [[]]], ids=["there", "not there", "unknown"])
+def test_binding_keeps_to_the_cores_of_the_job_and_never_fails(near: list[list[int]]) -> None:
     program = "import os, sys; from torusrun.orchestrator.place.placement.binding import bind; "
     program += "a = os.sched_getaffinity(0); "
-    program += f"bind({beside}, 0); print(sorted(os.sched_getaffinity(0)) == sorted(a & set({beside[0]}) or a))"
+    program += f"bind({[near]}, 0); print(sorted(os.sched_getaffinity(0)) == sorted(a & set({near[0]}) or a))"
     said = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, timeout=60)
     assert said.stdout == "True\n", said.stderr
 

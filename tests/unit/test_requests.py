@@ -241,7 +241,7 @@ def test_on_a_part_of_a_node_ranks_take_what_is_beside_the_gpus_that_the_job_was
     inherited: dict[str, str], count: int, cores: list[int], adapters: list[str]
 ) -> None:
     ranks = on_node(count, count)
-    assert [mine[0] for mine in ranks[0].cores(inherited)] == cores
+    assert [mine[0][0] for mine in ranks[0].cores(inherited)] == cores
     variables = [rank.variables(None, inherited) for rank in ranks]
     assert [each["UCX_NET_DEVICES"] for each in variables] == [f"{name}:1" for name in adapters]
     shown = variables[0].get("CUDA_VISIBLE_DEVICES")
@@ -250,7 +250,7 @@ def test_on_a_part_of_a_node_ranks_take_what_is_beside_the_gpus_that_the_job_was
 
 def test_on_a_whole_node_nothing_is_taken_by_other_numbers() -> None:
     ranks = on_node(None, 4)
-    assert [mine[0] for mine in ranks[0].cores({"CUDA_VISIBLE_DEVICES": "3,2,1,0"})] == [0, 10, 20, 30]
+    assert [mine[0][0] for mine in ranks[0].cores({"CUDA_VISIBLE_DEVICES": "3,2,1,0"})] == [0, 10, 20, 30]
 
 
 def test_a_rank_does_not_start_on_gpus_that_may_be_anothers(tmp_path: Path) -> None:

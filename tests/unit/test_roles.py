@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.role_words import filled
 from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.site import Node, Site
+from torusrun.orchestrator.place.placement.binding import node_type, of_gpus, share
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.place.placement.mapping import Placement, place
+from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.orchestrator.run.plan.fits_roles import misfits
 from torusrun.orchestrator.run.plan.plan import Plan, plan
-from torusrun.orchestrator.run.plan.roles import gpus, order, with_services
-from torusrun.orchestrator.run.program.what_runs import ranks_environment
+from torusrun.orchestrator.run.plan.roles import cores, gpus, order, with_services
+from torusrun.orchestrator.run.program.what_runs import Program, ranks_environment
 
 SLURM = Site(scheduler="slurm", launcher="srun", node=Node(ranks=4, gpus=4))
 LOCAL = Site(scheduler="local", launcher="spawn")
@@ -128,6 +133,35 @@ def test_roles_on_the_same_nodes_share_their_gpus(tmp_path: Path) -> None:
     assert [gpus(run, SLURM, name) for name in ("trainer", "rollout", "judge")] == [None, (0, 1, 2), (3,)]
     beside = RunSpec("x", "x", command=("y",), roles={"b": Role(on="main", command=("z",))})
     assert [gpus(beside, SLURM, name) for name in ("main", "b")] == [(0, 1, 2, 3), ()]
+
+
+NEAR = ("0-15", "0-15", "16-31", "16-31")
+
+
+def test_roles_on_the_same_nodes_share_the_cores_beside_their_gpus(tmp_path: Path) -> None:
+    run, site = planned(tmp_path, GRPO).run, replace(SLURM, node=Node(ranks=4, gpus=4, gpu_cores=NEAR))
+    shares = {name: cores(run, site, name) for name in run.roles}
+    assert shares == {"trainer": tuple(range(32)), "rollout": tuple(range(24)), "judge": tuple(range(24, 32))}
+
+
+def test_the_ranks_on_a_node_bind_themselves_to_the_cores_that_a_plan_shows(tmp_path: Path) -> None:
+    run, site = planned(tmp_path, GRPO).run, replace(SLURM, node=Node(ranks=4, gpus=4, gpu_cores=NEAR))
+    program = Program(("x",))
+    orders = [RoleOrder(program, name=name, gpus=gpus(run, site, name)) for name in run.roles]
+    order = LaunchOrder("x", tuple(orders), ("R", "L"), (), of_gpus(node_type(site.node)), None, 30.0, 0o077)
+    placement = with_services(run, site, place(Grid((4, 4)), [*"abcd"], 4), [*"abcdef"])
+    bound: dict[str, set[int]] = {name: set() for name in run.roles}
+    for slot in placement.slots:
+        rank = Rank(slot.rank, Attempt(tmp_path), order, placement)
+        bound[slot.role].update(share(rank.cores({}), slot.local_rank))
+    assert {name: sorted(found) for name, found in bound.items()} == {n: [*cores(run, site, n)] for n in run.roles}
+
+
+def test_roles_that_have_more_ranks_than_cores_together_are_refused(tmp_path: Path) -> None:
+    text = GRPO.replace("gpus: 1,", "gpus: 1, ranks_per_node: 3,")
+    site = replace(SLURM, node=Node(ranks=4, gpus=4, gpu_cores=("0", "1", "2", "2")))
+    (wrong,) = misfits(planned(tmp_path, text).run, site)
+    assert wrong[1].endswith("'rollout' and 'judge' have more ranks than cores beside their GPUs: 2")
 
 
 @given(st.text(alphabet="{}portulas. \"':\\$x"))

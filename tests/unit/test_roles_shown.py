@@ -32,7 +32,7 @@ from torusrun.orchestrator.show.page import document
 from torusrun.orchestrator.show.screen.detail import nodes
 from torusrun.orchestrator.show.screen.nodes import table
 
-SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, gpus: 4}\nruns: runs\n"
+SITE = "scheduler: slurm\nlauncher: srun\nnode: {ranks: 2, gpus: 4, gpu_cores: [0-7, 0-7, 8-15, 8-15]}\nruns: runs\n"
 GRPO = """name: grpo
 site: site.yaml
 code: none
@@ -219,13 +219,14 @@ def test_a_plan_shows_what_starts_where_and_in_which_order(planned: Plan, capsys
     rows = [line.split() for line in said.splitlines()]
     first = next(number for number, row in enumerate(rows) if row[:1] == ["rollout"])
     assert rows[first] == [
-        *["rollout", "2", "-", "1", "0,1,2", "-", "http", "/health", "within", "20m", "serve"],
+        *["rollout", "2", "-", "1", "0-2", "0-11", "-", "http", "/health", "within", "20m", "serve"],
         "'{port}'",
     ]
-    assert rows[first + 1][:6] == ["judge", "2", "rollout", "1", "3", "rollout"]
+    assert rows[first + 1][:7] == ["judge", "2", "rollout", "1", "3", "12-15", "rollout"]
     assert rows[first + 2][0] == "trainer"
     table = json.loads(prints(capsys, "plan", "run.yaml", "--json"))["roles"]
     assert [row["role"] for row in table] == ["rollout", "judge", "trainer"] and table[1]["gpus"] == [3]
+    assert table[1]["cores"] == [12, 13, 14, 15]
 
 
 def test_a_dry_run_shows_the_program_and_the_variables_of_each_role(planned: Plan, capsys: Capsys) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
+from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.kept_secrets import kept
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -59,7 +60,7 @@ class LaunchOrder:
     roles: tuple[RoleOrder, ...]  # the main role first
     numbers: tuple[str, str]  # the launcher's variables with a rank's number and its number on its host
     hcas: tuple[str, ...]  # a node's adapters
-    beside: tuple[tuple[int, ...], ...]  # the cores beside each GPU, or beside that of each local rank of the main role
+    beside: tuple[tuple[int, ...], ...]  # the cores beside each GPU of a node
     interface: str | None
     kill_after_s: float
     umask: int
@@ -113,18 +114,17 @@ class Rank:
         """The slots of its role, in order."""
         return self.placement.of_role(self.slot.role)
 
-    def cores(self, inherited: Mapping[str, str]) -> list[tuple[int, ...]]:
-        """The cores beside the GPU of each rank on its host, in the order of the local ranks; () without a GPU."""
+    def cores(self, inherited: Mapping[str, str]) -> list[tuple[tuple[int, ...], ...]]:
+        """For each rank on its host, in the order of the local ranks, the cores beside each of its GPUs."""
+        near = self.order.beside
         given = numbers(inherited) if self.order.gpus else []
-        return [self._cores(slot, given) for slot in self.placement.slots if slot.host == self.slot.host]
+        known = [near[gpu % len(near)] for gpu in given] if given and near else near
+        return [self._cores(slot, known) for slot in self.placement.slots if slot.host == self.slot.host]
 
-    def _cores(self, slot: Slot, given: Sequence[int]) -> tuple[int, ...]:
-        gpus, beside = self.order.role(slot.role).gpus, self.order.beside
-        if gpus == () or not beside:
-            return ()
-        local_rank = Rank(slot.rank, self.attempt, self.order, self.placement).local_rank
-        gpu = gpus[local_rank % len(gpus)] if gpus else local_rank
-        return beside[(given[gpu % len(given)] if given else gpu) % len(beside)]
+    def _cores(self, slot: Slot, known: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+        other, gpus = replace(self, number=slot.rank), self.order.role(slot.role).gpus
+        mine = [known[gpu % len(known)] for gpu in gpus] if gpus is not None and known else known
+        return beside(mine, sum(peer.host == slot.host for peer in other.of_role))[other.local_rank]
 
     @property
     def in_role(self) -> int:

@@ -19,7 +19,7 @@ from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage,
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.roles import Ready, Role
-from torusrun.orchestrator.place.placement.binding import beside, node_type
+from torusrun.orchestrator.place.placement.binding import node_type, of_gpus
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.image.recorded import Image
@@ -77,7 +77,7 @@ def launch_order(
         if image and in_image:
             program = replace(program, environment={**variables(image.bound_training), **program.environment})
         container = _rank_image(of, image, program, image_runtime) if image and image_runtime else None
-        shares = gpus(plan.run, plan.site, name) if name else None
+        shares = gpus(plan.run, plan.site, name)
         python = {VARIABLES[kind]: str(expanded(folder)) for kind, folder in role.software.given.items()}
         # A role for each checkpoint waits for those, not for the start of the main role.
         after = tuple(other for other in waits.get(name, ()) if not (role.each and other == main))
@@ -98,7 +98,7 @@ def launch_order(
         roles=(of_role(main, plan.run.roles.get(main, Role()), plan, **_of_another(plan)), *others),
         numbers=launcher.numbers,
         hcas=plan.site.node.hcas,
-        beside=beside(node_type(plan.site.node), max(plan.ranks_per_node, plan.site.node.gpus)),
+        beside=of_gpus(node_type(plan.site.node)),
         interface=plan.site.node.interface,
         kill_after_s=plan.site.kill_after_s,
         umask=plan.site.umask,

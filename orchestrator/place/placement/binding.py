@@ -1,4 +1,4 @@
-"""The part of a node for each local rank: a GPU, its nearest adapter, and a share of the nearest cores.
+"""The part of a node for each local rank: its GPUs, their nearest adapter, and a share of their nearest cores.
 
 A plan shows `bindings`. On the node, the wrapper of each rank binds itself by the same `share`, within its job's cores.
 """
@@ -45,49 +45,62 @@ def node_type(node: Node) -> NodeType:
 
 def bindings(node: NodeType, ranks_per_node: int) -> tuple[Binding, ...]:
     """Local rank i gets GPU i (further ranks share the GPUs in turn); ranks beside the same cores divide them."""
-    cores = beside(node, ranks_per_node)
+    cores, gpus = beside(of_gpus(node), ranks_per_node), max(1, node.gpus)
     return tuple(
-        Binding(i, gpu, next((nic.name for nic in node.nics if gpu in nic.gpus), None), share(cores, i))
-        for i, gpu in enumerate(_gpus(node, ranks_per_node))
+        Binding(i, i % gpus, next((nic.name for nic in node.nics if i % gpus in nic.gpus), None), share(cores, i))
+        for i in range(ranks_per_node)
     )
 
 
-def beside(node: NodeType, ranks_per_node: int) -> tuple[tuple[int, ...], ...]:
-    """The cores beside each local rank's GPU, which several ranks may share; empty if unknown."""
-    gpus = _gpus(node, ranks_per_node)
-    return tuple(node.gpu_cores[gpu] if gpu < len(node.gpu_cores) else () for gpu in gpus)
+def of_gpus(node: NodeType) -> tuple[tuple[int, ...], ...]:
+    """The cores beside each GPU of a node; () beside one of which they are unknown."""
+    known = node.gpu_cores
+    return tuple(known[gpu] if gpu < len(known) else () for gpu in range(max(1, node.gpus)))
 
 
-def share(beside: Sequence[Sequence[int]], local_rank: int, allowed: Collection[int] | None = None) -> tuple[int, ...]:
-    """A rank's even part of the cores that it shares with others, among the `allowed` ones (default: all).
+def beside(of_gpus: Sequence[tuple[int, ...]], ranks: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """For each local rank, the cores beside each of its GPUs, from those beside each GPU that the ranks share in turn.
+
+    Fewer ranks than GPUs have several each.
+    """
+    return tuple(tuple(of_gpus[rank % max(1, len(of_gpus)) :: ranks]) for rank in range(ranks))
+
+
+def share(
+    beside: Sequence[Sequence[Sequence[int]]], local_rank: int, allowed: Collection[int] | None = None
+) -> tuple[int, ...]:
+    """A rank's even parts of the cores beside its GPUs, among the `allowed` ones (default: all).
 
     Each run of consecutive numbers is divided separately: a core's hardware threads are numbered either one after the
     other or in a second run like the first, and in both cases a rank gets whole cores.
     """
-    usable = [tuple(core for core in cores if allowed is None or core in allowed) for cores in beside]
-    mine = usable[local_rank]
-    sharers = [i for i, cores in enumerate(usable) if cores == mine]
-    place = sharers.index(local_rank)
-    parts = [_part(run, len(sharers), place) for run in _runs(mine)]
-    if all(parts):
-        return tuple(core for part in parts for core in part)
-    return _part(mine, len(sharers), place) or mine
+    usable = [
+        (rank, tuple(core for core in cores if allowed is None or core in allowed))
+        for rank, near in enumerate(beside)
+        for cores in near
+    ]
+    found: dict[int, None] = {}
+    for mine in dict.fromkeys(cores for rank, cores in usable if rank == local_rank):
+        sharers = [rank == local_rank for rank, cores in usable if cores == mine]
+        parts = [_part(run, sharers) for run in _runs(mine)]
+        whole = [core for part in parts for core in part] if all(parts) else _part(mine, sharers) or mine
+        found |= dict.fromkeys(whole)
+    return tuple(found)
 
 
-def bind(beside: Sequence[Sequence[int]], local_rank: int) -> None:
+def bind(beside: Sequence[Sequence[Sequence[int]]], local_rank: int) -> None:
     """Bind this process to its share of its job's cores here; do nothing if there are none."""
     with contextlib.suppress(OSError):
         if cores := share(beside, local_rank, os.sched_getaffinity(0)):
             os.sched_setaffinity(0, cores)
 
 
-def _gpus(node: NodeType, ranks_per_node: int) -> list[int]:
-    return [local_rank % max(1, node.gpus) for local_rank in range(ranks_per_node)]
-
-
-def _part(cores: Sequence[int], parts: int, place: int) -> tuple[int, ...]:
-    each = len(cores) // parts
-    return tuple(cores[place * each : (place + 1) * each])
+def _part(cores: Sequence[int], sharers: Sequence[bool]) -> Sequence[int]:
+    """The part of a rank among the `sharers`, one for each GPU, of which true are its own, side by side."""
+    if all(sharers):
+        return cores
+    first, each = sharers.index(True), len(cores) // len(sharers)
+    return cores[first * each : (first + sum(sharers)) * each]
 
 
 def _runs(cores: Sequence[int]) -> list[list[int]]:

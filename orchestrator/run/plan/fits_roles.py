@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from graphlib import CycleError
 
@@ -13,8 +14,9 @@ from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.keys.shared import plain
 from torusrun.orchestrator.keys.site import Site
+from torusrun.orchestrator.place.hosts.hostlist import number_ranges
 from torusrun.orchestrator.run.plan.fits_command import misfits_of_pattern
-from torusrun.orchestrator.run.plan.roles import home, order
+from torusrun.orchestrator.run.plan.roles import cores, home, order, together
 from torusrun.training.counted import counted
 from torusrun.training.recipe.near import did_you_mean
 
@@ -43,7 +45,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
         yield from _of_service(run, site, name, role, known)
     for name, role in run.roles.items():
         yield from _software(run, site, f"roles.{name}", role)
-    yield from _gpus(run, site)
+    yield from _shares(run, site)
 
 
 def _software(run: RunSpec, site: Site, key: str, role: Role) -> Iterator[tuple[str, str]]:
@@ -100,15 +102,23 @@ def _of_service(run: RunSpec, site: Site, name: str, role: Role, known: Sequence
         yield f"{key}.alive", f"'{key}.alive' repeats the check of '{key}.ready', which has neither http nor tcp"
 
 
-def _gpus(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """Every role on whose nodes the roles take more GPUs than a node has."""
+def _shares(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
+    """Every role on whose nodes the roles take more GPUs than a node has, or more ranks than cores beside them."""
     for name in (main_name(run), *services(run)):
         if home(run, site, name) != name:
             continue
-        roles = [name, *(other for other in run.roles if other != name and home(run, site, other) == name)]
+        roles = together(run, site, name)
         asked = {other: run.roles[other].gpus or 0 for other in roles if other in run.roles}
         if sum(asked.values()) > site.gpus:
             has = counted(site.gpus, "GPU") if site.gpus else "no GPUs (node.gpus of the site)"
             key = f"roles.{next(other for other, count in asked.items() if count)}.gpus"
-            together = " and ".join(map(repr, asked))
-            yield key, f"'{key}': {together} take {sum(asked.values())} GPUs of a node together, which has {has}"
+            named = " and ".join(map(repr, asked))
+            yield key, f"'{key}': {named} take {sum(asked.values())} GPUs of a node together, which has {has}"
+            continue
+        taken = Counter(core for other in roles for core in cores(run, site, other))
+        if twice := sorted(core for core, times in taken.items() if times > 1):
+            sharing = [other for other in roles if not {*twice}.isdisjoint(cores(run, site, other))]
+            key = f"roles.{next(other for other in reversed(sharing) if other in run.roles)}.ranks_per_node"
+            where = ",".join(number_ranges([*map(str, twice)]))
+            named = " and ".join(map(repr, sharing))
+            yield key, f"'{key}': {named} have more ranks than cores beside their GPUs: {where}"

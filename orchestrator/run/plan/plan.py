@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def ranks_per_node(self) -> int:
-        return self.run.ranks_per_node or self.site.node.ranks
+        return roles.ranks_per_node(self.run, self.site, "")
 
     @property
     def ranks(self) -> int:
@@ -88,7 +88,7 @@ class Plan:
     @property
     def most_ranks_on_a_node(self) -> int:
         """The ranks of all roles on the node that has most of them."""
-        return roles.most_on_a_node(self.run, self.site, self.ranks_per_node)
+        return roles.most_on_a_node(self.run, self.site)
 
     @property
     def _decided(self) -> Grid | None:
