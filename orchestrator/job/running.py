@@ -89,17 +89,17 @@ class Running:
         return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
-        """Give up a launcher that still runs although the training is done, and a program that makes no progress."""
+        """Give up a launcher that still runs although the main role has ended, and one that makes no progress."""
         self.relay.pass_on()
         self.network.look()
         if self.slow:
             self.slow.look(now_s)
         if self.shells:
             self.shells.look()
-        if self.services.judging(self.ranks.ends):
-            return  # for which the job's time is the limit
-        if is_done(self.attempt) and self.services.judges <= self.ranks.ends.keys():
-            self._end_by(time.monotonic() + self._stop_s)
+        judged = self.services.judges <= self.ranks.ends.keys()  # else the job's time is the limit
+        if self.services.main_ended(self.ranks.ends) or (is_done(self.attempt) and judged):
+            if judged:
+                self._end_by(time.monotonic() + self._stop_s)
         elif hang := self._hung(now_s):
             self.hang = hang
             self.launcher.send_signal(self.stop_signal)  # ranks that still handle it may leave a checkpoint
@@ -143,8 +143,9 @@ class Running:
     def _hang_watch(self) -> HangWatch:
         query = partial(self.launcher.send_signal, signal.SIGUSR1)
         return HangWatch(
-            self.plan, self.folder, self.attempt, self.placement, query, lambda: self.relay.of_services_bytes
-        )
+            self.plan, self.folder, self.attempt, self.placement, query,
+            lambda: self.relay.of_services_bytes, self.services.awaited,
+        )  # fmt: skip
 
     def _end_by(self, at_s: float) -> None:
         self.over_s = min(self.over_s, at_s)

@@ -5,6 +5,7 @@ A role that judges each checkpoint then judges what is left, unless the main rol
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.keys.main_role import services
 from torusrun.orchestrator.keys.run import RunSpec
 from torusrun.orchestrator.place.placement.mapping import Placement
-from torusrun.orchestrator.run.folder.records import RankEnd
+from torusrun.orchestrator.run.folder.records import LOST_S, SILENT, WAITING, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.roles import order
 from torusrun.orchestrator.run.program.progress import pattern_of
 from torusrun.orchestrator.run.program.what_runs import MetricsSource
+from torusrun.orchestrator.run.state.roles import Checked, read
 
 
 def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> list[tuple[str, MetricsSource, Path]]:
@@ -41,6 +43,7 @@ class Services:
         self._main = range(placement.grid.ranks)
         self._told: list[str] = []
         self._stop = False
+        self._alive = {name: role.alive for name, role in named.items()}
         self.judges = frozenset(rank for name, ranks in self._ranks.items() if named[name].each for rank in ranks)
         self.longest_s = len(self._left) * plan.site.kill_after_s  # from the end of the main role to that of the last
 
@@ -57,9 +60,18 @@ class Services:
         if before != (len(self._told), self._stop):
             write_json(self._attempt.roles_over, {"roles": self._told, "stop": self._stop})
 
-    def judging(self, ends: Mapping[int, RankEnd]) -> bool:
-        """Whether a role still judges checkpoints, and the main role has ended."""
-        return not self.judges <= ends.keys() and all(rank in ends for rank in self._main)
+    def main_ended(self, ends: Mapping[int, RankEnd]) -> bool:
+        """Whether all ranks of the main role have ended."""
+        return all(rank in ends for rank in self._main)
+
+    def awaited(self) -> bool:
+        """Whether a service begins, or is silent and ends by that: the main role may wait for it until its limit."""
+        for name, alive in self._alive.items():
+            if seen := read(self._attempt.role_state(name), Checked):
+                limits_s = {WAITING: seen.within_s, SILENT: LOST_S if alive else 0.0}
+                if time.time() < seen.t + limits_s.get(seen.state, 0.0):
+                    return True
+        return False
 
     def _awaited(self) -> list[int]:
         return [*self._main, *(rank for name in self._told for rank in self._ranks[name])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -192,12 +193,36 @@ def test_the_rest_is_judged_once_the_main_role_is_done(made: tuple[Plan, RunFold
     assert awaited(plan.run) == {"main": (), "evaluate": ("main",)}
     services = Services(plan, run.attempt(1), placement)
     services.look({})
-    assert not run.attempt(1).roles_over.exists() and not services.judging({})
+    assert not run.attempt(1).roles_over.exists() and not services.main_ended({})
     services.look({0: end(0)})
     assert read_object(run.attempt(1).roles_over) == {"roles": ["evaluate"], "stop": False}
-    assert services.judging({0: end(0)}) and not services.judging({0: end(0), 1: end(1)})
+    assert services.main_ended({0: end(0)})
     services.look({0: end(0)}, stop=True)
     assert (read_object(run.attempt(1).roles_over) or {})["stop"] is True
+
+
+@pytest.mark.parametrize(
+    ("state", "since_s", "alive", "waits"),
+    [
+        ("waiting", 30.0, False, True),
+        ("waiting", 90.0, False, False),  # its host is gone, most likely
+        ("ready", 30.0, True, False),
+        ("silent", 30.0, True, True),
+        ("silent", 30.0, False, False),
+        ("late", 30.0, True, False),
+    ],
+)
+def test_the_main_role_may_wait_for_a_service_only_while_that_has_a_limit(
+    tmp_path: Path, state: str, since_s: float, alive: bool, waits: bool
+) -> None:
+    service = f"{{command: [serve], ready: {{tcp: true}}, alive: {str(alive).lower()}}}"
+    made, attempt = planned(tmp_path, f"command: [x]\nroles: {{server: {service}}}\n"), RunFolder(tmp_path).attempt(1)
+    attempt.roles.mkdir(parents=True)
+    placement = with_services(made.run, made.site, place(Grid((4, 1)), ["a"], 4), ["a", "b"])
+    services = Services(made, attempt, placement)
+    assert not services.awaited()
+    write_json(attempt.role_state("server"), {"state": state, "t": time.time() - since_s, "within_s": 60.0})
+    assert services.awaited() == waits
 
 
 def test_nothing_is_judged_any_more_once_the_main_role_has_failed(made: tuple[Plan, RunFolder, Placement]) -> None:

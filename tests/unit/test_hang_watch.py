@@ -117,6 +117,18 @@ def job(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
     return made
 
 
+def test_the_time_in_which_a_service_has_its_own_limit_is_no_pause(job: Callable[..., Job]) -> None:
+    training, awaited = job(), [True]
+    training.watch = HangWatch(
+        training.planned, training.run, training.attempt, PLACED, training._answer, awaited=lambda: awaited[0]
+    )
+    assert not list(training.looks(20, training.step))
+    training.states[2] = "T"
+    assert not list(training.looks(1000))
+    awaited[0] = False
+    assert training.ended_s() <= 14 and training.end.ranks == (2,)
+
+
 def test_a_stopped_rank_ends_a_training_after_ten_seconds(job: Callable[..., Job]) -> None:
     training = job()
     assert not list(training.looks(20, training.step))

@@ -45,7 +45,7 @@ def stepping(usual_s: float, steps: int = 40) -> Patience:
 def ended_s(patience: Patience, sign: Sign, shown: Symptom, from_s: float, disk: bool = True) -> float:
     """How long after the newest sign the attempt is ended, if its ranks show this; at most five hours."""
     for seconds in range(1, 20_000):
-        patience.observe(from_s + seconds, sign, disk=disk)
+        patience.observe(from_s + seconds, sign, counts=disk)
         if patience.asks():
             patience.answered(shown)
         if patience.over:

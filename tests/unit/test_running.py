@@ -215,6 +215,16 @@ def test_a_launcher_that_stays_although_the_training_is_done_is_ended(
     assert clock.now_s - began_s > 30.0
 
 
+def test_ranks_that_have_ended_well_cannot_hang_while_their_launcher_stays(
+    run: RunFolder, watched: Start, clock: Passing
+) -> None:
+    for rank in range(4):
+        end(run, rank)
+    began_s, one = clock.now_s, watched(ENDLESS, kill_after_s=3 * HANG_S, command=("true",))
+    assert one.watch() is None and one.hang is None and one.stayed == []
+    assert 3 * HANG_S < clock.now_s - began_s < 5 * HANG_S
+
+
 def test_a_program_that_makes_no_progress_is_asked_where_it_is_and_stopped(
     run: RunFolder, watched: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

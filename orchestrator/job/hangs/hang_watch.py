@@ -42,7 +42,8 @@ CONFIRMED = 2  # looks that must agree on the slow ranks
 class HangWatch:
     """Decides from the signs of an attempt, once a second, whether it has to end. `query` asks the wrappers.
 
-    `besides` says how many bytes of the metrics are no sign: those of services.
+    Services have limits of their own: `besides` says how many bytes of the metrics are theirs, which are no sign, and
+    `awaited` whether the main role may wait for one of them, which is no pause.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class HangWatch:
         placement: Placement,
         query: Callable[[], None],
         besides: Callable[[], int] = lambda: 0,
+        awaited: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._awaited = awaited
         self._plan, self._run, self._attempt, self._placement, self._query = plan, run, attempt, placement, query
         self._ranks = placement.grid.ranks
         self._records = RankRecords(attempt)
@@ -75,7 +78,8 @@ class HangWatch:
         """The attempt's end if it hangs, else None."""
         paused = self._patience.idle_s > PROBED_S
         sign = self._signs.now(queried=self._queried_s is not None, paused=paused)
-        if self._patience.observe(now_s, sign, disk=not paused or self._disk_answers()):
+        counts = not paused or (self._disk_answers() and not self._awaited())
+        if self._patience.observe(now_s, sign, counts=counts):
             self._queried_s, self._where, self._before, self._full = None, {}, {}, False
             return None
         if self._queried_s is None and self._patience.asks():

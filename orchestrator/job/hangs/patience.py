@@ -128,10 +128,10 @@ class Patience:
         self._sum_s = 0.0
         self._longest_s: dict[str, float] = {}
 
-    def observe(self, now_s: float, sign: Sign, *, disk: bool = True) -> bool:
-        """Note the newest sign; whether it is progress. `disk`: the supervisor could write to the run's folder."""
+    def observe(self, now_s: float, sign: Sign, *, counts: bool = True) -> bool:
+        """Note the newest sign; whether it is progress. `counts`: the time since the last look is part of a pause."""
         gap_s, self._looked_s = now_s - self._looked_s, now_s
-        self._counted_s += min(gap_s, GAP_S) if disk else 0.0
+        self._counted_s += min(gap_s, GAP_S) if counts else 0.0
         if sign == self._sign:
             return False
         self._learn(sign)

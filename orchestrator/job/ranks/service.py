@@ -15,14 +15,13 @@ from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import open_regular
 from torusrun.orchestrator.job.ranks.roles import record
 from torusrun.orchestrator.job.start.launch_order import Rank
-from torusrun.orchestrator.run.folder.records import LATE, READY, SILENT, WAITING
+from torusrun.orchestrator.run.folder.records import LATE, LOST_S, READY, SILENT, WAITING
 from torusrun.orchestrator.run.program.what_runs import ReadyCheck
 
 EVERY_S = 1.0  # between checks of a service that is not ready, and looks for a request to stop
 READY_EVERY_S = 5.0  # between checks of one that is
 ANSWER_S = 5.0  # for one answer of its port
 SILENT_S = 20.0  # without an answer, after which a service that was ready is reported
-LOST_S = 60.0  # the same, after which one that has to stay alive is lost
 LARGEST_LINE = 4096  # bytes of a line that are compared with a pattern
 REPEATED = ("http", "tcp")  # the checks that go on once a service is ready
 

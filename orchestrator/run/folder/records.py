@@ -239,6 +239,7 @@ def reserve_of(end: Path) -> Path:
 
 
 # The states of a service: silent is one that was ready and does not answer now; the last two judge each checkpoint.
+LOST_S = 60.0  # without an answer, after which a service that has to stay alive is lost
 WAITING, READY, SILENT, LATE, JUDGING, JUDGED = "waiting", "ready", "silent", "late", "judging", "judged"
 
 

@@ -113,7 +113,7 @@ def spans(attempt: Attempt, seen: Sequence[RoleSeen]) -> list[Span]:
 def _span(attempt: Attempt, role: RoleSeen) -> Span:
     starts, ends = list[RankStart](), list[RankEnd]()
     for rank in role.ranks[:MOST_RANKS]:
-        if start := _read(attempt.rank_start(rank), RankStart):
+        if start := read(attempt.rank_start(rank), RankStart):
             starts.append(start)
         with contextlib.suppress(SiteError):
             ends.append(RankEnd.read(attempt.rank_end(rank)))
@@ -149,12 +149,12 @@ def _role(
         tuple(dict.fromkeys(host for _, host in slots)),
         started=there["start"].issuperset(ranks),
         ended=there["end"].issuperset(ranks),
-        checked=_read(attempt.role_state(name), Checked) if service else None,
-        at=_read(attempt.role_place(name), Port),
+        checked=read(attempt.role_state(name), Checked) if service else None,
+        at=read(attempt.role_place(name), Port),
     )
 
 
-def _read(path: Path, kind: type[Kept]) -> Kept | None:
+def read(path: Path, kind: type[Kept]) -> Kept | None:
     """The record in `path`; None if there is none, or if it is damaged."""
     with contextlib.suppress(SiteError, ValueError):
         if kept := read_object(path):
