@@ -24,6 +24,7 @@ FILES = ("grpo.py", "judge.py")
 STEPS_APART = 20  # at least, between faults
 UNDER_WAY = 5  # steps that may still come after a fault: they are reported in fives
 LAST = 40  # steps after the last fault
+AWAY_S = 120.0  # a host without power, at most
 PAUSE_S = 0.05  # after each step, so that faults strike at different steps
 READY_S = 90  # for the rollout server, shorter than the patience of its trainers
 # Starts the program that follows; the first start that finds a file of this name has a fault: a server that never
@@ -123,18 +124,20 @@ def strike_all(place: Place, run: Path, faults: int, seed: int) -> Iterator[Stru
         number, step = rows.newest["attempt"], rows.newest["step"]
         seen, struck_s = len(rows.steps), time.time()
         undo = _strike(place, run, number, kind)
-        rows.wait(
-            lambda seen=seen, after=step + UNDER_WAY: any(row["step"] > after for row in rows.steps[seen:]),  # type: ignore[misc]
-            2 * WITHIN_S,
-        )
+
+        def recovered(seen: int = seen, after: int = step + UNDER_WAY) -> bool:
+            return any(row["step"] > after for row in rows.steps[seen:])
+
+        rows.wait(recovered, AWAY_S if undo else 2 * WITHIN_S)
+        if undo:  # if the job has lost too many hosts, the next one asks for all nodes of a lab
+            place.power_on(undo)  # type: ignore[misc]
+        rows.wait(recovered, 2 * WITHIN_S)
         following = next((row for row in rows.steps[seen:] if row["step"] > step + UNDER_WAY), None)
         reasons = [event["reason"] for event in ledger(run, "ended") if event["attempt"] >= number]
         struck = Struck(kind, number, step, reason=reasons[0] if reasons else "")
         if following:
             struck.next_step_s = following["t"] - struck_s
             struck.same_attempt = following["attempt"] == number
-        if undo:
-            place.power_on(undo)  # type: ignore[misc]
         yield struck
 
 
