@@ -172,17 +172,17 @@ def compared(forecasts: Sequence[Forecast]) -> Predicted:
     return Predicted({"forecasts": table.as_json()}, table.lines())
 
 
-def attempts_needed(plan: Plan, forecast: Forecast) -> int | None:
+def attempts_needed(plan: Plan, total_s: float) -> int | None:
     """The attempts by the time limit of the plan; None if its phases want other nodes, which makes attempts, too."""
-    return None if stretches(plan.run) else attempts_for(forecast.total_s, plan.run.time_s, plan.stop_before_s)
+    return None if stretches(plan.run) else attempts_for(total_s, plan.run.time_s, plan.stop_before_s)
 
 
-def cost_line(plan: Plan, forecast: Forecast) -> str:
-    """'4.6 node-hours', and the attempts if one is not enough."""
-    needed, of_all = attempts_needed(plan, forecast) or 1, plan.all_nodes / plan.run.nodes  # with those of services
-    hours = f"{forecast.node_hours * of_all:.4g} node-hours"
-    if forecast.points is not None:
-        hours += f", {forecast.points * of_all:.4g} points"
+def cost_line(plan: Plan, total_s: float) -> str:
+    """'4.6 node-hours' of all roles for so many seconds, and the attempts if one is not enough."""
+    needed, node_hours = attempts_needed(plan, total_s) or 1, plan.all_nodes * total_s / 3600
+    hours = f"{node_hours:.4g} node-hours"
+    if plan.site.points_per_node_hour is not None:
+        hours += f", {node_hours * plan.site.points_per_node_hour:.4g} points"
     if needed == 1:
         return hours
     line = f"{hours} in {needed} attempts, each of at most {duration(plan.run.time_s)}"
@@ -195,11 +195,12 @@ FEW = 5  # runs that are named
 SCOPE = "a step has the evaluations and checkpoints of the measured steps; not modelled: start-up, faults, changed code"
 
 
-def program(f: ProgramForecast) -> Predicted:
-    """The forecast, what it is made of, and why it may be wrong."""
+def program(f: ProgramForecast, plan: Plan) -> Predicted:
+    """The forecast of the command of a plan, what it costs, what it is made of, and why it may be wrong."""
     rows = {
         "step": f"{_step(f.step_s)} ({between(f.step_between_s, _step)}) on {counted(f.ranks, 'rank')}",
         **({"time": program_line(f)} if f.steps else {}),
+        **({"cost": cost_line(plan, f.total_s)} if f.total_s else {}),
         "in brackets": "90 % intervals",
         "measured": _measured(f),
     }

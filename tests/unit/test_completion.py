@@ -1,5 +1,6 @@
 """Completion: the words of every verb, runs and sites from their folders, and a Tab on a terminal of each shell."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.terminals import Terminal
+from tests.unit.test_roles import GRPO, planned
 from torusrun.orchestrator.cli.main import VERBS, main
 from torusrun.orchestrator.cli.verb_list import parser_of
 from torusrun.orchestrator.cli.verbs.completion import words
+from torusrun.orchestrator.run.folder import index
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 RUN, ELSEWHERE = "digits-20261123-200816-1e13", "record-20261123-200816-ffff"
 SWEEP, SWEEP_ELSEWHERE = "tried-20261123-200816-2222", "wide-20261123-200816-3333"
@@ -108,6 +112,30 @@ def test_every_verb_and_every_option_is_completed() -> None:
 def test_words_of_each_kind(line: str, known: set[str], folder: Path) -> None:
     found = {*words(line.split(" "))}
     assert found >= known if line == "run -" else found == known
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("logs RUN --role ", {"rollout", "judge", "trainer"}),
+        ("logs --rank 1 RUN --role ro", {"rollout"}),
+        ("shell --role=j", set()),  # no run is known yet
+        ("shell RUN --role=j", {"--role=judge"}),
+        ("forward RUN ro", {"rollout"}),
+        ("submit --after RUN:", {"RUN:rollout", "RUN:judge", "RUN:trainer"}),
+        ("submit --after RUN:ro", {"RUN:rollout"}),
+        ("submit --after RUN : ro", {"rollout"}),  # as bash splits it
+        ("submit --after RUN :", {"rollout", "judge", "trainer"}),
+        ("logs digits --role ", set()),
+    ],
+)
+def test_the_roles_of_a_run(line: str, known: set[str], folder: Path) -> None:
+    made = planned(folder, GRPO)
+    run = RunFolder(made.folder)
+    run.folder.mkdir(parents=True)
+    with index.announced(run):
+        run.plan.write_text(json.dumps(made.as_json()))
+    assert {*words(line.replace("RUN", made.run_id).split(" "))} == {word.replace("RUN", made.run_id) for word in known}
 
 
 def test_fish_asks_with_the_words_of_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

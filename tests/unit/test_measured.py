@@ -273,4 +273,9 @@ def test_a_site_that_charges_points_shows_what_a_run_costs(
     )
     said = json.loads(prints(capsys, "predict", str(run_file), "--images-per-s", "10", "--json"))
     assert said["points"] == pytest.approx(3 * said["node_hours"])
+    assert said["node_hours"] == pytest.approx(2 * said["total_s"] / 3600)
+    run_file.write_text(f"{run_file.read_text()}\nroles: {{server: {{nodes: 2, command: [serve]}}}}\n")
+    served = json.loads(prints(capsys, "predict", str(run_file), "--images-per-s", "10", "--json"))
+    assert served["total_s"] == pytest.approx(said["total_s"])
+    assert served["node_hours"] == pytest.approx(2 * said["node_hours"]), "the nodes of services count, too"
     assert main(["plan", str(run_file), "--set", "nodes=2"]) == 0

@@ -10,10 +10,11 @@ examples:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.base.errors import DONE, TorusrunError
 from torusrun.orchestrator.cli.verb_list import VERBS, module_of, parser_of
 
 TAKES_A_COMMAND = True  # the words typed so far, for which it prints what the last of them can be
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 def words(typed: Sequence[str]) -> list[str]:
     """What the last of the words after `torusrun` can be; nothing for a file, or a value that torusrun cannot know."""
     *before, word = typed or [""]
-    if word == "=":  # bash splits --option=value into three words
+    if word in ("=", ":"):  # bash splits --option=value and RUN:ROLE into three words
         before, word = [*before, word], ""
     if before[-1:] == ["="]:
         before.pop()
@@ -86,19 +87,21 @@ def _possible(before: Sequence[str], word: str) -> Iterator[str]:
         return
     parser = parser_of(verb)
     option = parser._option_string_actions.get(before[-1])
-    if option and option.nargs != 0:
-        yield from _values(option)
+    if before[-1] == ":":
+        yield from _roles(before[-2:-1])
+    elif option and option.nargs != 0:
+        yield from _values(option, before[1:], word)
     elif word.startswith("-"):
         yield from (name for name, action in parser._option_string_actions.items() if action.help != argparse.SUPPRESS)
         yield from ["--"] if getattr(module_of(verb), "TAKES_A_COMMAND", False) else []
     else:
         for action in parser._actions:
             if not action.option_strings:
-                yield from _values(action)
+                yield from _values(action, before[1:], word)
 
 
-def _values(action: argparse.Action) -> Iterator[str]:
-    """The values of an argument that torusrun knows."""
+def _values(action: argparse.Action, before: Sequence[str], word: str) -> Iterator[str]:
+    """The values of an argument that torusrun knows, after the words `before`."""
     from torusrun.orchestrator.base.shipped import examples
     from torusrun.orchestrator.base.states import State
     from torusrun.orchestrator.forecast import constants
@@ -110,8 +113,11 @@ def _values(action: argparse.Action) -> Iterator[str]:
         from torusrun.orchestrator.keys.load import site_folders
 
         yield from (path.stem for folder in site_folders() for path in sorted(folder.glob("*.yaml")))
+    elif action.dest == "role" or action.metavar == "PORT":
+        yield from _roles(before)
     elif action.metavar in RUNS:
-        yield from _runs()
+        run, colon, _ = word.partition(":")
+        yield from (f"{run}:{role}" for role in _roles([run])) if colon and action.dest == "after" else _runs()
     elif action.dest in ("gpu", "network"):
         yield from constants.table(f"{action.dest}s")
     elif action.metavar == "show":
@@ -122,6 +128,19 @@ def _values(action: argparse.Action) -> Iterator[str]:
         yield from examples()
     elif action.metavar == "RECIPE":
         yield from files.names()
+
+
+def _roles(words: Sequence[str]) -> Iterator[str]:
+    """The roles of the last run among these words."""
+    from torusrun.orchestrator.keys.main_role import main_name, services
+    from torusrun.orchestrator.run.folder.index import find
+    from torusrun.orchestrator.run.plan.plan_files import read_plan
+
+    for word in reversed(words):
+        with contextlib.suppress(TorusrunError):
+            run = read_plan(find(word), 1).run
+            yield from (main_name(run), *services(run)) if run.roles else ()
+            return
 
 
 def _runs() -> Iterator[str]:

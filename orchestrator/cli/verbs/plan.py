@@ -56,11 +56,12 @@ def run(args: argparse.Namespace) -> int:
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
     of_command = _of_command(planned)
+    known = forecast or of_command
+    total_s = known and known.total_s
     fits = image_fits.of(planned) if args.check else []
     if args.json:
-        known = forecast or of_command
         parts = {"placement": placed.as_json() if placed else None, "prediction": known and known.as_json()}
-        cost = {"attempts": attempts_needed(planned, forecast) if forecast else None}
+        cost = {"attempts": attempts_needed(planned, total_s) if total_s else None}
         checked = {"check": fits[0].as_json(), "check_of_services": [fit.as_json() for fit in fits[1:]]} if fits else {}
         roles = {"roles": _roles(planned).as_json()} if planned.run.roles else {}
         reduced = {} if planned.run.command else {"all_reduce": all_reduces.words(planned)}
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{placed.text()}\n" if placed else _later(planned))
         of_other = program_line(of_command) if of_command else unknown
         print(f"{'prediction':12}{_predicted(forecast) if forecast else of_other}")
-        print(f"{'cost':12}{cost_line(planned, forecast)}\n" if forecast else "", end="")
+        print(f"{'cost':12}{cost_line(planned, total_s)}\n" if total_s else "", end="")
         print(_checkpoints(planned, forecast), end="")
         for fit in fits:
             print("\n".join(["", *fit.lines()]))

@@ -97,7 +97,7 @@ def _of_command(args: argparse.Namespace, planned: Plan) -> Predicted:
     options |= {"--nodes": args.nodes, "--grids": args.grids}
     if given := [name for name, value in {**options, "--images-per-s": args.images_per_s}.items() if value]:
         raise UserError(f"{', '.join(given)}: torusrun does not know what a command computes: leave it out")
-    return program(command_forecast(planned))
+    return program(command_forecast(planned), planned)
 
 
 def _rate(text: str | None) -> tuple[float | None, float | None]:

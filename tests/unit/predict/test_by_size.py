@@ -1,6 +1,7 @@
 """A forecast of any program from its finished runs: by their sizes, their spread, and what was not measured."""
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -157,7 +158,9 @@ def test_finished_runs_of_the_same_command_give_a_forecast_in_every_verb(run_fil
     assert json.loads(capsys.readouterr().out)["prediction"] == found
     for verb in ("plan", "predict"):
         assert main([verb, str(run_file)]) == 0
-        assert "forecast 25.0 s [24.0, 26.0]: 100 steps of 250 ms" in capsys.readouterr().out
+        said = capsys.readouterr().out
+        assert "forecast 25.0 s [24.0, 26.0]: 100 steps of 250 ms" in said
+        assert re.search(rf"^cost +{25 / 3600:.4g} node-hours$", said, re.MULTILINE)
     kept = forecast_at_submit(plan(run_file))
     assert kept and (kept.total_s, kept.steps, kept.grid) == (pytest.approx(25.0), 100, (4,))
 
