@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.job.ranks.service import Service
 
 MISPLACED = 64
+AT_THE_END_S = 10.0  # that a main role which has ended its services itself may take to end
 UNREADY = 69  # of a service that is not ready, or ended before the run (sysexits.h, EX_UNAVAILABLE)
 
 
@@ -153,6 +154,8 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
                     watched.enter_context(_monitor(rank, cores))
                     monitored = True
                 code, asked = program.wait(child)
+            if code == 0 and rank.role.service and not judge:
+                asked = program.told_within(AT_THE_END_S)
             if asked or (service and service.failed):
                 break
             if judge and code == 0:

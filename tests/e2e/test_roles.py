@@ -204,3 +204,15 @@ def test_the_first_of_two_roles_that_fail_is_the_cause(local: Local, number: int
     assert local.watch(run).returncode == 1
     (end,) = ledger(run, "ended")
     assert "client rank 0" in end["reason"]
+
+
+@pytest.mark.parametrize(("more_s", "code"), [(1, 0), (60, 1)])
+def test_a_main_role_may_end_its_services_itself_before_its_own_end(local: Local, more_s: int, code: int) -> None:
+    quits = local.folder / "quits"
+    server = f"until test -e {quits}; do sleep 0.1; done"
+    main = {"main": True, "ranks_per_node": 1, "command": ["sh", "-c", f"touch {quits}; sleep {more_s}"]}
+    spec = {"name": "quits", "site": "site.yaml", "code": "none"}
+    local.put("quits.yaml", json.dumps({**spec, "roles": {"server": {"command": ["sh", "-c", server]}, "main": main}}))
+    said = local.torusrun("submit", "quits.yaml", "--wait")
+    assert said.returncode == code, said.stdout + said.stderr
+    assert ("server rank 0" in said.stdout + said.stderr) == (code != 0)

@@ -90,6 +90,12 @@ class RankProgram:
             time.sleep(POLL_S)
         return None
 
+    def told_within(self, limit_s: float) -> bool:
+        """Whether a request to stop has come, or comes within this time."""
+        until_s = time.monotonic() + limit_s
+        self.until(lambda: time.monotonic() > until_s)
+        return self.told_s is not None
+
     def _look(self) -> None:
         """Handle the requests to the wrapper, and show that it lives."""
         self.times.look()
