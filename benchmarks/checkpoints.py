@@ -25,6 +25,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,14 @@ class Ours(Way):
         self._checkpoints, self._snapshot = CheckpointFolder(folder, attempt=1), Snapshot()
 
     def save(self, learning: Learner) -> None:
-        order = self._checkpoints.order(learning.progress, learning.epochs, self._snapshot.take(learning.state()))
+        files = {"state.pt": self._snapshot.take(learning.state())}
+        order = replace(self._checkpoints.order(learning.progress, learning.epochs), files=files)
         self.made.begin(order, self._snapshot.descriptor)
 
     def finish(self) -> None:
         done = self.made.finished(wait=True)
         assert done and not done.error, done
-        self._checkpoints.written(done.order, done.sha256)
+        self._checkpoints.written(done.order, done.files)
 
 
 WAYS: dict[str, Callable[[Path], Way]] = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torusrun.training.checkpoint.manifest import STATE
 from torusrun.training.checkpoint.snapshot import Snapshot
 from torusrun.training.checkpoint.store import CheckpointFolder
 from torusrun.training.checkpoint.writer import Writer
@@ -42,11 +44,11 @@ def any_state(chance: Random, depth: int = 0) -> Any:
 def saved(folder: CheckpointFolder, state: dict[str, Any], progress: Progress, epoch: float) -> str:
     """Write a checkpoint at once; its name."""
     snapshot, writer = Snapshot(), Writer()
-    order = folder.order(progress, epoch, snapshot.take(state))
+    order = replace(folder.order(progress, epoch), files={STATE: snapshot.take(state)})
     writer.begin(order, snapshot.descriptor)
     done = writer.finished(wait=True)
     assert done and not done.error, done
-    folder.written(order, done.sha256)
+    folder.written(order, done.files)
     return order.name
 
 

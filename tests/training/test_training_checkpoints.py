@@ -30,7 +30,7 @@ def save(folder: CheckpointFolder, *steps: int) -> None:
 
 
 def to_keep(folder: CheckpointFolder, steps: int) -> list[int] | None:
-    return folder.order(Progress(steps, 64 * steps), steps / 10, []).keep
+    return folder.order(Progress(steps, 64 * steps), steps / 10).keep
 
 
 def damage(path: Path) -> None:

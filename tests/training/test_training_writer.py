@@ -50,7 +50,8 @@ def children() -> set[int]:
 
 def order(folder: CheckpointFolder, steps: int) -> Order:
     half = len(CONTENT) // 2
-    return folder.order(Progress(steps, 64 * steps), steps / 10, [(half, len(CONTENT) - half), (0, half)])
+    parts = [(half, len(CONTENT) - half), (0, half)]
+    return replace(folder.order(Progress(steps, 64 * steps), steps / 10), files={"state.pt": parts})
 
 
 def test_an_order_is_done_while_the_caller_continues(tmp_path: Path, memory: int, started: tuple[Writer, int]) -> None:
@@ -63,7 +64,7 @@ def test_an_order_is_done_while_the_caller_continues(tmp_path: Path, memory: int
     done = made.finished(wait=True)
     assert done and not done.error and made.finished(wait=True) is None
     [found] = complete_checkpoints(tmp_path / "checkpoints")
-    assert found.sha256["state.pt"] == done.sha256 and found.progress == Progress(7, 448)
+    assert found.sha256["state.pt"] == done.files["state.pt"][1] and found.progress == Progress(7, 448)
     half = len(CONTENT) // 2
     assert (found.path / "state.pt").read_bytes() == CONTENT[half:] + CONTENT[:half], "in the order of its parts"
 
@@ -75,7 +76,7 @@ def test_only_the_newest_three_stay(tmp_path: Path, memory: int) -> None:
         here.begin(ordered := order(folder, steps), memory)
         done = here.finished(wait=False)
         assert done and not done.error
-        folder.written(ordered, done.sha256)
+        folder.written(ordered, done.files)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000006", "step-00000008"]
 
 

@@ -142,7 +142,7 @@ def test_what_only_names_a_checkpoint_is_none(folder: Folder) -> None:
 def test_a_checkpoint_that_is_judged_is_not_removed(folder: Folder) -> None:
     for step in (1, 2, 3):
         folder.ours(step)
-    order = store.Order(str(folder.folder), 1, 4, 4, 1.0, None, [3], [])
+    order = store.Order(str(folder.folder), 1, 4, 4, 1.0, None, [3], {})
     queue = folder.queue()
     found = queue.next()
     assert found

@@ -22,10 +22,11 @@ from torusrun.training.progress import Progress
 SCHEMA = 2
 MANIFEST = "manifest.json"
 STATE = "state.pt"
+METADATA = ".metadata"  # of torch.distributed.checkpoint, in a checkpoint of shards
 LARGEST_MANIFEST_BYTES = 1_000_000
 TEMPORARY_PREFIX = ".tmp-"
 _NAME = re.compile(r"step-([0-9]{8,18})")
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
+_FILE_NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

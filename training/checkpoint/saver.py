@@ -9,6 +9,7 @@ from typing import Any
 
 from torusrun.training.checkpoint.interval import Interval
 from torusrun.training.checkpoint.loading import Plain
+from torusrun.training.checkpoint.manifest import STATE
 from torusrun.training.checkpoint.snapshot import Snapshot
 from torusrun.training.checkpoint.store import CheckpointFolder, Order
 from torusrun.training.checkpoint.writer import Writer, Written
@@ -61,12 +62,12 @@ class Saver:
         """
         if self.folder:
             self.finish()
-            order, parts = self.folder.order(progress, epoch, [], accuracy), state()
+            order, parts = self.folder.order(progress, epoch, accuracy), state()
             self._plain.check({f"{self._keys}{name}": part for name, part in parts.items()})
             try:
-                self._copying = replace(order, parts=self._snapshot.take(parts))
+                self._copying = replace(order, files={STATE: self._snapshot.take(parts)})
             except OSError as error:
-                self._ended(Written(order, "", 0.0, error))
+                self._ended(Written(order, {}, 0.0, error))
         self._saving_s = time.perf_counter() - began_s
         self.look()
 
@@ -78,8 +79,16 @@ class Saver:
                 after = self._interval.measured(steps, now_s, save_s=self._saving_s, writing_s=self._writing_s)
             self._interval.next(steps, self._from_rank_0(after))
 
-    def look(self) -> None:
-        """Advance the save in flight without waiting: to be called after every step."""
+    @property
+    def written(self) -> int:
+        """The steps of the newest checkpoint whose files this rank has written, if others write too."""
+        return 0
+
+    def look(self, written: int = 0) -> None:
+        """Advance the save in flight without waiting: to be called after every step.
+
+        `written` is the least of all ranks, if others write too.
+        """
         if self._copying and self._snapshot.ready():
             self._hand_over()
         if self._writer and not self._copying:
@@ -109,5 +118,5 @@ class Saver:
         self.error = written.error
         if written.error is None:
             self._writing_s = written.writing_s
-            self.folder.written(written.order, written.sha256)
+            self.folder.written(written.order, written.files)
         self._report(written, self._saving_s)

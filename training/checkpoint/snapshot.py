@@ -74,7 +74,7 @@ class SharedMemory:
     def __init__(self, tensors: list[Tensor], head_bytes: int = 0, opened: Callable[[int], int] | None = None) -> None:
         self._places = Places([layout(tensor) for tensor in tensors], head_bytes)
         self._bytes = self._places.bytes
-        self.descriptor, self._mapped = _mapped(max(self._bytes, 1), opened or _nameless)
+        self.descriptor, self._mapped = _mapped(max(self._bytes, 1), opened or nameless)
         self._closed = weakref.finalize(self, os.close, self.descriptor)  # also if an attempt of this process is over
         self._closed.atexit = False
         self._host = self._places.on(self._mapped)
@@ -183,7 +183,7 @@ def _mapped(size_bytes: int, opened: Callable[[int], int]) -> tuple[int, mmap.mm
         raise
 
 
-def _nameless(size_bytes: int) -> int:
+def nameless(size_bytes: int) -> int:
     """A new file in memory, which ends with its last user."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("checkpoint")

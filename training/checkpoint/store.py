@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -49,7 +49,9 @@ MODE = 0o666  # of files, less the umask
 class Order:
     """A checkpoint to write below `folder`, and the steps of the older ones that stay after it; None: all stay.
 
-    Its state lies in a shared memory, in `parts` (offset, length) in the order of the file.
+    The content of its `files` lies in a shared memory, in parts (offset, length) in the order of the file. If several
+    ranks write files, none of their orders is the `last`. One more follows, with the (bytes, SHA-256) of all files that
+    are `written`: it alone makes the checkpoint complete. They share a `token` that no other training has.
     """
 
     folder: str
@@ -59,7 +61,10 @@ class Order:
     epoch: float
     accuracy: float | None
     keep: list[int] | None
-    parts: list[tuple[int, int]]
+    files: dict[str, list[tuple[int, int]]]
+    written: dict[str, tuple[int, str]] = field(default_factory=dict)
+    last: bool = True
+    token: int = 0
 
     @property
     def name(self) -> str:
@@ -70,8 +75,8 @@ class Order:
         return Progress(self.steps, self.samples)
 
     @property
-    def size_bytes(self) -> int:
-        return sum(length for _, length in self.parts)
+    def temporary(self) -> str:
+        return f"{manifest.TEMPORARY_PREFIX}{self.name}-{self.attempt}{f'-{self.token}' if self.token else ''}"
 
 
 class CheckpointFolder:
@@ -98,17 +103,17 @@ class CheckpointFolder:
         """The highest accuracy of a checkpoint; below 0 if none was evaluated."""
         return max((point.accuracy for point in self._points.values() if point.accuracy is not None), default=-1.0)
 
-    def order(
-        self, progress: Progress, epoch: float, parts: list[tuple[int, int]], accuracy: float | None = None
-    ) -> Order:
-        """The order to write the state at `progress`."""
+    def order(self, progress: Progress, epoch: float, accuracy: float | None = None) -> Order:
+        """The order to write the state at `progress`, without its files."""
         points = {**self._points, progress.steps: Point(progress.steps, epoch, accuracy)}
         keep = sorted(kept(points.values(), self._keys) - {progress.steps}) if len(points) >= self._keys.last else None
-        return Order(str(self._folder), self._attempt, progress.steps, progress.samples, epoch, accuracy, keep, parts)
+        return Order(str(self._folder), self._attempt, progress.steps, progress.samples, epoch, accuracy, keep, {})
 
-    def written(self, order: Order, sha256: str) -> None:
-        """Note that an order is done: its state has this checksum."""
-        sizes_bytes, checksums = {STATE: order.size_bytes}, {STATE: sha256}
+    def written(self, order: Order, files: dict[str, tuple[int, str]]) -> None:
+        """Note that the last order of a checkpoint is done; its own files have these (bytes, SHA-256)."""
+        files = {**order.written, **files}
+        sizes_bytes = {name: size_bytes for name, (size_bytes, _) in files.items()}
+        checksums = {name: sha256 for name, (_, sha256) in files.items()}
         path, counted = self._folder / order.name, (order.progress, order.epoch, self._attempt)
         self.newest = manifest.Checkpoint(path, *counted, sizes_bytes, checksums, order.accuracy)
         stay = self._points if order.keep is None else {step: self._points[step] for step in order.keep}
@@ -129,42 +134,57 @@ class CheckpointFolder:
         self._points[steps] = Point(steps, newest.epoch, accuracy)
         return True
 
+    def abandon(self, order: Order) -> None:
+        """Delete what ranks have written of a checkpoint that some of them could not write."""
+        shutil.rmtree(self._folder / order.temporary, ignore_errors=True)
 
-def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> str:
-    """Write a checkpoint from the shared `memory`, then delete the older ones that do not stay; its SHA-256.
 
-    `between` is called between blocks. Raises OSError if nothing was added (disk full, quota, ...): the temporary
-    folder is removed then.
+def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> dict[str, tuple[int, str]]:
+    """Write files from the shared `memory`; returns their (bytes, SHA-256).
+
+    The last order makes it complete, and deletes the older ones that do not stay. `between` is called between blocks.
+    Raises OSError if nothing was added (disk full, quota, ...): the temporary folder is removed then.
     """
-    folder, temporary = Path(order.folder), f"{manifest.TEMPORARY_PREFIX}{order.name}-{order.attempt}"
+    folder, temporary = Path(order.folder), order.temporary
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with opened(folder) as below:
         if below.status(temporary) and not below.is_folder(temporary):
             below.remove_one(temporary)  # a link that somebody else has put there
         try:
             with below.folder(temporary, BY_UMASK) as inner:
-                sha256 = _write_files(inner, order, memory, between)
+                files = _write_files(inner, order, memory, between)
+                if order.last:
+                    _write_manifest(inner, order, {**order.written, **files})
                 os.fsync(inner.descriptor)
-            _put_in_place(folder / temporary, folder / order.name)
+            if order.last:
+                _put_in_place(folder / temporary, folder / order.name)
         except OSError:
             with suppress(OSError):
                 below.remove(temporary)
             raise
-    _prune(folder, order)
-    return sha256
+    if order.last:
+        _prune(folder, order)
+    return files
 
 
-def _write_files(temporary: Below, order: Order, memory: memoryview, between: Callable[[], None]) -> str:
-    """Write the files of a checkpoint; returns the checksum of the state."""
-    with temporary.unfinished(STATE, f".tmp-{STATE}", MODE) as file:
-        sha256 = _copy((memory[begin : begin + length] for begin, length in order.parts), file, between)
-        sync(file)
-    files = {STATE: (order.size_bytes, sha256)}
+def _write_files(
+    temporary: Below, order: Order, memory: memoryview, between: Callable[[], None]
+) -> dict[str, tuple[int, str]]:
+    """Write the files of an order; returns their (bytes, SHA-256)."""
+    files = {}
+    for name, parts in order.files.items():
+        with temporary.unfinished(name, f".tmp-{name}", MODE) as file:
+            sha256 = _copy((memory[begin : begin + length] for begin, length in parts), file, between)
+            sync(file)
+        files[name] = sum(length for _, length in parts), sha256
+    return files
+
+
+def _write_manifest(temporary: Below, order: Order, files: dict[str, tuple[int, str]]) -> None:
     listing = manifest.of_files(order.progress, order.epoch, order.attempt, files, order.accuracy)
     with temporary.unfinished(manifest.MANIFEST, f".tmp-{manifest.MANIFEST}", MODE) as file:
         file.write(json.dumps(listing).encode())
         sync(file)
-    return sha256
 
 
 def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], None]) -> str:

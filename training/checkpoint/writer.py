@@ -43,10 +43,10 @@ IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.
 
 @dataclass(frozen=True)
 class Written:
-    """How an order ended: with the state's checksum after `writing_s`, or with an error."""
+    """How an order ended: with the (bytes, SHA-256) of each file after `writing_s`, or with an error."""
 
     order: Order
-    sha256: str
+    files: dict[str, tuple[int, str]]
     writing_s: float
     error: OSError | None
 
@@ -107,10 +107,10 @@ class Writer:
     def _parsed(self, answer: bytes, order: Order) -> Written:
         if not answer:
             self._orders = None
-            return Written(order, "", 0.0, OSError(errno.EPIPE, "the process that wrote it has died"))
+            return Written(order, {}, 0.0, OSError(errno.EPIPE, "the process that wrote it has died"))
         values = json.loads(answer)
         error = OSError(values["errno"], values["error"]) if values["error"] else None
-        return Written(order, values["sha256"], values["writing_s"], error)
+        return Written(order, values["files"], values["writing_s"], error)
 
 
 def start() -> Writer:
@@ -178,7 +178,7 @@ def _serve(orders: socket.socket, training: int, begun: bytes = b"") -> None:
 
 def _answer(done: Written) -> dict[str, Any]:
     code, words = (done.error.errno, done.error.strerror or str(done.error)) if done.error else (0, "")
-    return {"sha256": done.sha256, "writing_s": done.writing_s, "errno": code, "error": words}
+    return {"files": done.files, "writing_s": done.writing_s, "errno": code, "error": words}
 
 
 class _Alone:
@@ -197,13 +197,13 @@ class _Alone:
 
 
 def _written(order: Order, memory: int, alone: _Alone | None = None) -> Written:
-    began_s, sha256, error = time.perf_counter(), "", None
+    began_s, files, error = time.perf_counter(), {}, None
     try:
         mapped = mmap.mmap(memory, 0, prot=mmap.PROT_READ)  # unmapped with the last view of it
-        sha256 = write(order, memoryview(mapped), alone or (lambda: None))
+        files = write(order, memoryview(mapped), alone or (lambda: None))
     except OSError as failed:
         error = failed.with_traceback(None)  # its frames hold views
     except Exception as failed:  # a defect must not end the process without an answer
         traceback.print_exc()
         error = OSError(errno.EIO, f"{type(failed).__name__}: {failed}")
-    return Written(order, sha256, time.perf_counter() - began_s, error)
+    return Written(order, files, time.perf_counter() - began_s, error)

@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
-
-import torch
-import torch.distributed as dist
+from typing import Any
 
 from torusrun.training.checkpoint import manifest, writer
 from torusrun.training.checkpoint.interval import Interval
 from torusrun.training.checkpoint.loading import Plain, load
-from torusrun.training.checkpoint.manifest import STATE, name_of
+from torusrun.training.checkpoint.manifest import METADATA, STATE, name_of
 from torusrun.training.checkpoint.saver import Saver
-from torusrun.training.checkpoint.store import CheckpointFolder
+from torusrun.training.checkpoint.store import CheckpointFolder, Order
 from torusrun.training.checkpoint.writer import Writer, Written
-from torusrun.training.config import too_few
 from torusrun.training.files import lock
-from torusrun.training.meeting.agree import agreed_numbers
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.train import CheckpointKeys
 from torusrun.training.reporting import events
@@ -30,21 +24,13 @@ from torusrun.training.reporting.exits import StopRequest
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.output import warn
 from torusrun.training.script.given import Given, HeartbeatFile
+from torusrun.training.script.parts import Parts, Stateful
+from torusrun.training.script.together import CPU, Together
 
-CPU = torch.device("cpu")
 FRESH, FAILED = -1, -2  # in place of a number of steps
+NONE = "0" * 64  # the checksum of a `.metadata` that is not there
 LOCK = ".lock"
 LOCKED_S = 2 * writer.ALONE_S  # a writer whose training has ended holds the lock for ALONE_S at most
-
-
-class Stateful(Protocol):
-    """A model, an optimizer, a schedule, a scaler, ..."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors, numbers, texts, and lists, tuples and dicts of them."""
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Continue from what `state_dict` returned; its tensors are on the CPU."""
 
 
 class Checkpoints:
@@ -59,8 +45,9 @@ class Checkpoints:
         checkpoints.close()
 
     `objects` are all that the training needs to continue, each with `state_dict` and `load_state_dict`. All ranks
-    make it alike, after `init_process_group`, and call each method at the same time. Rank 0's state is saved, and every
-    rank loads it: what differs between ranks (shards of FSDP, random generators) is not saved.
+    make it alike, after `init_process_group`, and call each method at the same time. Of objects with DTensors (FSDP2,
+    tensor parallel) every rank saves its shards, and any number of ranks can load them. Of all others rank 0's state is
+    saved, and every rank loads it: what else differs between ranks (random generators) is not saved.
 
     A save copies the state to memory; another process on its host writes it while the training continues, also if the
     training is killed. It is due after `every` steps, or by default at the interval that loses least time (Daly). The
@@ -80,10 +67,10 @@ class Checkpoints:
         for name, number in {"every": 1 if every is None else every, "last": last}.items():
             if type(number) is not int or number < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
-        self._parts: dict[str, Stateful] = objects
+        self._objects: dict[str, Stateful] = objects
         self._named, self._every, self._last = folder, every, last
         self.asked_to_stop = self._began = False
-        self._writer: Writer | None = None  # on rank 0, with the lock of the folder
+        self._writer: Writer | None = None  # on rank 0, with the lock of the folder; on every rank that writes shards
         self._lock = -1
 
     def resume(self) -> int:
@@ -97,17 +84,12 @@ class Checkpoints:
         if not folder:
             raise ValueError("TORUSRUN_CHECKPOINTS is not set: outside of a run of torusrun, name a `folder`")
         self._folder = Path(folder)
-        Plain().check(self._state())
+        self._parts = Parts(self._objects)
+        Plain().check(self._parts.plain())
         self._heartbeat = HeartbeatFile(given.heartbeat if self._together.rank == 0 else None)
         self._metrics = Metrics(given.metrics if self._together.rank == 0 else None, given.attempt)
         newest, opened = self._newest(given)
-        self._saver = Saver(
-            opened,
-            self._writer,
-            Interval(self._every, given.mean_time_to_failure_s),
-            from_rank_0=lambda number: self._together.numbers([number])[0],
-            report=self._report,
-        )
+        self._saver = self._saver_of(given, opened)
         if newest:
             self._load(*newest)
         self._steps = self._saved = newest[0] if newest else 0
@@ -126,14 +108,15 @@ class Checkpoints:
         self._check_began("after_step")
         before, self._steps = self._steps, steps
         self._heartbeat.step(steps)
-        if self._together.any_before(self._request.requested) and not self.asked_to_stop:
+        requested, written = self._together.least_before(-self._request.requested, self._saver.written)
+        if requested and not self.asked_to_stop:
             self._save_last()
             self.asked_to_stop = True
         elif self._saver.due(before, steps):
             self._save()
             self._saver.measure(steps)
         else:
-            self._saver.look()
+            self._saver.look(written)
 
     def close(self) -> None:
         """Save the last state, and wait until it is complete. Raises the errors of `after_step`."""
@@ -151,21 +134,35 @@ class Checkpoints:
             first = "call it once before the first step, as in `for step in range(checkpoints.resume(), total)`"
             raise RuntimeError(f"Checkpoints.{method}() comes after resume(): {first}")
 
-    def _newest(self, given: Given) -> tuple[tuple[int, str] | None, CheckpointFolder | None]:
-        """The steps and the checksum of the newest complete checkpoint, and on rank 0 the folder, which it opens."""
-        steps, checksum, opened, error = FRESH, "0" * 64, None, None
+    def _saver_of(self, given: Given, opened: CheckpointFolder | None) -> Saver:
+        interval = Interval(self._every, given.mean_time_to_failure_s)
+        common: dict[str, Any] = {"from_rank_0": lambda n: self._together.numbers([n])[0], "report": self._report}
+        if not self._parts.shared:
+            return Saver(opened, self._writer, interval, **common)
+        from torusrun.training.checkpoint.sharded_saver import ShardedSaver
+        from torusrun.training.checkpoint.shards import ShardSnapshot
+
+        order = Order(str(self._folder), given.attempt, 0, 0, 0.0, None, None, {}, token=self._token)
+        writing = self._writer = self._writer or writer.start_anew(given.kept)
+        shares = ShardSnapshot(self._together.group)
+        return ShardedSaver(opened, writing, interval, **common, shares=shares, order=order, texts=self._together.texts)
+
+    def _newest(self, given: Given) -> tuple[tuple[int, str, str] | None, CheckpointFolder | None]:
+        """The steps and the checksums of the newest complete checkpoint, and on rank 0 the folder, which it opens."""
+        steps, checksums, opened, error = FRESH, "0" * 128, None, None
         if self._together.rank == 0:
             try:
                 opened = self._open(given)
                 if newest := opened.newest:
-                    steps, checksum = newest.step, newest.sha256[STATE]
+                    steps, checksums = newest.step, newest.sha256[STATE] + newest.sha256.get(METADATA, NONE)
             except (OSError, RuntimeError, ValueError) as failed:
                 steps, error = FAILED, failed
-        words = [int(checksum[n : n + 8], 16) for n in range(0, 64, 8)]
-        steps, *words = self._together.numbers([steps, *words])
+        words = [int(checksums[n : n + 8], 16) for n in range(0, 128, 8)]
+        steps, self._token, *words = self._together.numbers([steps, time.time_ns(), *words])
         if steps == FAILED:
             raise error or RuntimeError(f"{self._folder}: rank 0 cannot use this folder; its error says why")
-        return (None if steps == FRESH else (steps, "".join(f"{word:08x}" for word in words))), opened
+        checksums = "".join(f"{word:08x}" for word in words)
+        return (None if steps == FRESH else (steps, checksums[:64], checksums[64:])), opened
 
     def _open(self, given: Given) -> CheckpointFolder:
         """The folder, for one training at a time; starts the process that writes.
@@ -182,26 +179,31 @@ class Checkpoints:
     def _close(self, writing: Writer) -> None:
         """End the process that writes, and let another training use the folder."""
         writing.close()
+        if self._together.rank:
+            return
         with suppress(OSError):  # a file system without locks; `close` is not enough, as for the process
             lock.release(self._lock)
         os.close(self._lock)
 
-    def _load(self, steps: int, checksum: str) -> None:
-        state = load(self._folder, name_of(steps), checksum, CPU)
-        if state.keys() != self._parts.keys():
-            there, wanted = ", ".join(state), ", ".join(self._parts)
-            raise ValueError(f"{self._folder / name_of(steps)}: it has {there}, and the script has {wanted}")
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
+    def _load(self, steps: int, checksum: str, of_shards: str) -> None:
+        path, shared = self._folder / name_of(steps), bool(self._parts.shared)
+        if shared != (of_shards != NONE):
+            there, wanted = ("whole", "sharded over the ranks") if shared else ("sharded over the ranks", "whole")
+            raise ValueError(f"{path}: its state is {there}, and that of the script is {wanted}")
+        state, parts = load(self._folder, name_of(steps), checksum, CPU), self._objects.keys() - self._parts.shared
+        if state.keys() != parts:
+            there, wanted = ", ".join(state), ", ".join(name for name in self._objects if name in parts)
+            raise ValueError(f"{path}: it has {there}, and the script has {wanted}")
+        if shared:
+            self._parts.load_shared(path, of_shards, self._together.group)
+        self._parts.load_plain(state)
 
     def _save(self) -> None:
         began_s, self._saved = time.perf_counter(), self._steps
         self._heartbeat.begins("checkpoint")
-        self._saver.save(began_s, Progress(self._steps), 0.0, self._state)
+        state = self._parts.states if self._parts.shared else self._parts.plain
+        self._saver.save(began_s, Progress(self._steps), 0.0, state)
         self._heartbeat.step(self._steps)
-
-    def _state(self) -> dict[str, Any]:
-        return {name: part.state_dict() for name, part in self._parts.items()}
 
     def _save_last(self) -> None:
         """Save the newest state if it is not saved, and wait on every rank until it is complete."""
@@ -221,48 +223,6 @@ class Checkpoints:
             what = f"{self._folder}: the checkpoint of step {written.order.steps} could not be written"
             older = f"newest complete checkpoint: {newest.name if newest else 'none'}"
             warn(f"torusrun: {what}: {written.error.strerror or written.error}; {older}")
-
-
-class Together:
-    """What the ranks of a script decide together, by a gloo group of their own: so nothing waits for a GPU.
-
-    They are all ranks of its process group; one rank without a process group. All must make it together. Raises
-    RuntimeError if there are other ranks that this one has not met yet.
-    """
-
-    def __init__(self) -> None:
-        met = dist.is_available() and dist.is_initialized()
-        if not met and (world := os.environ.get("WORLD_SIZE", "1")) != "1":
-            raise RuntimeError(f"there are {world} ranks (WORLD_SIZE): call init_process_group before resume()")
-        if met and (why := too_few(dist.get_world_size())):
-            raise RuntimeError(why)
-        self._group = dist.new_group(backend="gloo") if met else None
-        self.rank, self.ranks = (dist.get_rank(), dist.get_world_size()) if met else (0, 1)
-        self._flag = torch.zeros(1)
-        self._sent: dist.Work | None = None
-
-    def numbers(self, own: Sequence[int]) -> list[int]:
-        """Rank 0's numbers on every rank; all must call it together, with as many."""
-        return agreed_numbers(own, CPU, self._group) if self._group else list(own)
-
-    def any_before(self, own: bool) -> bool:
-        """Whether any rank passed True in the call before this one; all must call it together.
-
-        It answers one call late, so that no rank waits for a slower one.
-        """
-        if self._group is None:
-            return own
-        requested = self.wait()
-        self._flag.fill_(own)
-        self._sent = dist.all_reduce(self._flag, dist.ReduceOp.MAX, group=self._group, async_op=True)
-        return requested
-
-    def wait(self) -> bool:
-        """Whether any rank passed True in the newest call of `any_before`, once all have called it."""
-        if self._sent is None:
-            return False
-        self._sent.wait()
-        return bool(self._flag.item())
 
 
 def _locked(folder: Path) -> int:
