@@ -12,7 +12,14 @@ from pathlib import Path
 import torch
 
 from torusrun.training.checkpoint.loading import RefusedCheckpoint, load
-from torusrun.training.checkpoint.manifest import STATE, IncompleteCheckpoint, newest_complete, step_of, verify
+from torusrun.training.checkpoint.manifest import (
+    METADATA,
+    STATE,
+    IncompleteCheckpoint,
+    newest_complete,
+    step_of,
+    verify,
+)
 from torusrun.training.files import safetensors
 
 
@@ -38,6 +45,9 @@ def export(checkpoint: Path, file: Path) -> str:
     found = verify(checkpoint) if named else newest_complete(checkpoint)
     if found is None:
         raise IncompleteCheckpoint(f"{checkpoint}: there is no complete checkpoint in it")
+    if METADATA in found.sha256:
+        torchs = f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {found.path} FILE.pt"
+        raise ValueError(f"{found.path}: its state is sharded over the ranks; `{torchs}` makes one file of it")
     state = load(found.path.parent, found.name, found.sha256[STATE], torch.device("cpu"))
     weights = state["model"]
     metadata = {"format": "pt", "step": str(found.progress.steps), "epoch": f"{found.epoch:.6g}"}

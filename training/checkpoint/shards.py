@@ -113,6 +113,7 @@ class _Own(FileSystem):
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[IO[bytes]]:  # type: ignore[override]
+        """Open a file for reading, without following a link. Raises RefusedCheckpoint."""
         try:
             descriptor = open_own(Path(path))
         except OSError as error:
@@ -126,19 +127,33 @@ class _Reader(dcp.FileSystemReader):
 
     def __init__(self, path: Path, sha256: str) -> None:
         super().__init__(path)
-        self.fs, self._sha256 = _Own(), sha256
+        self.fs = self._files = _Own()
+        self._sha256 = sha256
+        self._refused: RefusedCheckpoint | None = None
 
     def read_metadata(self) -> Metadata:  # without arguments, by which PyTorch asks for files of single ranks
-        path = Path(self.path) / METADATA
-        with open(open_own(path), "rb") as file:
+        try:
+            return self._metadata(Path(self.path) / METADATA)
+        except RefusedCheckpoint as refused:  # for which PyTorch would log a traceback here
+            self._refused = refused
+            return Metadata({}, storage_data={})
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        if self._refused:
+            raise self._refused
+        super().set_up_storage_reader(metadata, is_coordinator, *args, **kwargs)
+
+    def _metadata(self, path: Path) -> Metadata:
+        with self._files.create_stream(path, "rb") as file:
             if of_stream(file) != self._sha256:
                 raise RefusedCheckpoint(f"{path}: this is not the content that rank 0 has verified; {REFUSED}")
             file.seek(0)
             metadata = _Metadata(file).load()
+        if not isinstance(metadata, Metadata):
+            raise RefusedCheckpoint(f"{path}: it has a {type(metadata).__name__}; {REFUSED}")
         names = {place.relative_path for place in metadata.storage_data.values()}
         if others := [name for name in names if Path(name).name != name]:
             raise RefusedCheckpoint(f"{path}: it names a file in another folder: {others[0][:80]!r}; {REFUSED}")
-        assert isinstance(metadata, Metadata)
         return metadata
 
 
@@ -166,7 +181,7 @@ class _Metadata(pickle.Unpickler):
         if (module, name) == ("builtins", "getattr"):
             return _member
         if name not in self.KNOWN.get(module, ()):
-            raise RefusedCheckpoint(f"its {METADATA} has a {module}.{name}, which is not loaded")
+            raise RefusedCheckpoint(f"its {METADATA} has a {module}.{name}; {REFUSED}")
         return super().find_class(module, name)
 
 

@@ -24,7 +24,7 @@ from torusrun.training.reporting.exits import StopRequest
 from torusrun.training.reporting.metrics import Metrics
 from torusrun.training.reporting.output import warn
 from torusrun.training.script.given import Given, HeartbeatFile
-from torusrun.training.script.parts import Parts, Stateful
+from torusrun.training.script.parts import ScriptParts, Stateful
 from torusrun.training.script.together import CPU, Together
 
 FRESH, FAILED = -1, -2  # in place of a number of steps
@@ -67,7 +67,7 @@ class Checkpoints:
         for name, number in {"every": 1 if every is None else every, "last": last}.items():
             if type(number) is not int or number < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
-        self._objects: dict[str, Stateful] = objects
+        self._contents: dict[str, Stateful] = objects
         self._named, self._every, self._last = folder, every, last
         self.asked_to_stop = self._began = False
         self._writer: Writer | None = None  # on rank 0, with the lock of the folder; on every rank that writes shards
@@ -84,7 +84,7 @@ class Checkpoints:
         if not folder:
             raise ValueError("TORUSRUN_CHECKPOINTS is not set: outside of a run of torusrun, name a `folder`")
         self._folder = Path(folder)
-        self._parts = Parts(self._objects)
+        self._parts = ScriptParts(self._contents)
         Plain().check(self._parts.plain())
         self._heartbeat = HeartbeatFile(given.heartbeat if self._together.rank == 0 else None)
         self._metrics = Metrics(given.metrics if self._together.rank == 0 else None, given.attempt)
@@ -190,9 +190,9 @@ class Checkpoints:
         if shared != (of_shards != NONE):
             there, wanted = ("whole", "sharded over the ranks") if shared else ("sharded over the ranks", "whole")
             raise ValueError(f"{path}: its state is {there}, and that of the script is {wanted}")
-        state, parts = load(self._folder, name_of(steps), checksum, CPU), self._objects.keys() - self._parts.shared
+        state, parts = load(self._folder, name_of(steps), checksum, CPU), self._contents.keys() - self._parts.shared
         if state.keys() != parts:
-            there, wanted = ", ".join(state), ", ".join(name for name in self._objects if name in parts)
+            there, wanted = (", ".join(names) or "nothing" for names in (state, sorted(parts)))
             raise ValueError(f"{path}: it has {there}, and the script has {wanted}")
         if shared:
             self._parts.load_shared(path, of_shards, self._together.group)

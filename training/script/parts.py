@@ -25,15 +25,15 @@ class Stateful(Protocol):
         """Continue from what `state_dict` returned; its tensors are on the CPU."""
 
 
-class Parts:
-    """The objects of a script, by their names; those with DTensors in their states are `shared`.
+class ScriptParts:
+    """The parts of a script's state, by their names; those with DTensors in their states are `shared`.
 
     The state of an optimizer names parameters by their numbers, and PyTorch can give it to other ranks only by their
     names in a module. Raises ValueError for one that has DTensors of no module.
     """
 
     def __init__(self, objects: dict[str, Stateful]) -> None:
-        self._objects = objects
+        self._parts = objects
         self.shared = {name for name, part in objects.items() if _is_sharded(_tensors(part))}
         # As one module, because an optimizer may have parameters of several.
         modules = {f"{name}_": part for name, part in objects.items() if isinstance(part, nn.Module)}
@@ -45,7 +45,7 @@ class Parts:
 
     def plain(self) -> dict[str, Any]:
         """The states that are alike on all ranks."""
-        return {name: part.state_dict() for name, part in self._objects.items() if name not in self.shared}
+        return {name: part.state_dict() for name, part in self._parts.items() if name not in self.shared}
 
     def states(self) -> dict[str, dict[str, Any]]:
         """All states, as `plain` and `sharded` ones; all ranks call it together."""
@@ -53,7 +53,7 @@ class Parts:
 
     def load_plain(self, states: dict[str, Any]) -> None:
         for name, state in states.items():
-            self._objects[name].load_state_dict(state)
+            self._parts[name].load_state_dict(state)
 
     def load_shared(self, path: Path, sha256: str, group: dist.ProcessGroup | None) -> None:
         """Load from the checkpoint at `path`, whose `.metadata` has this checksum; all ranks call it together.
@@ -67,7 +67,7 @@ class Parts:
         states = self.states()["sharded"]
         load_shards(path, sha256, states, group)
         for name, state in states.items():
-            part = self._objects[name]
+            part = self._parts[name]
             if isinstance(part, nn.Module):
                 state_dict.set_model_state_dict(part, state)
             elif isinstance(part, Optimizer):
@@ -78,7 +78,7 @@ class Parts:
     def _sharded(self, name: str) -> dict[str, Any]:
         from torch.distributed.checkpoint import state_dict
 
-        part = self._objects[name]
+        part = self._parts[name]
         if isinstance(part, nn.Module):
             return state_dict.get_model_state_dict(part)
         if isinstance(part, Optimizer):
