@@ -38,6 +38,11 @@ class Topology:
     uplink: Annotated[float, SHARE] = key(
         1.0, "bandwidth of a rack's uplink as a share of that of all its nodes, as in 1/3"
     )
+    nvlink: bool = key(
+        False,
+        "the hosts of a rack (a block of Slurm) are one NVLink domain, as in NVL72: a row of grid auto is a domain, "
+        "which NCCL sums by itself",
+    )
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = key(
         {}, "hosts and switches with a slow link: the share of bandwidth that is left"
     )

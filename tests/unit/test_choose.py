@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -106,3 +107,16 @@ def test_many_nodes_are_chosen_for_by_the_regular_network() -> None:
     placed = [arrange(dims, names(cluster), 4, cluster, effort=0) for dims in shapes(192)]
     times = [timing(p.rings, cluster, p.hosts, "gloo")(51_114_064) for p in placed]
     assert found.total_s <= 1.03 * min(times)
+
+
+@pytest.mark.parametrize(
+    "counts, row", [([18], 72), ([18, 18], 72), ([18, 6], 24), ([6, 6, 6], 24), ([3, 2], 4), ([1, 1], 4)]
+)
+def test_a_row_is_an_nvlink_domain_or_the_longest_equal_part_of_each(counts: list[int], row: int) -> None:
+    cluster = replace(racks(counts, 1 / 18), nvlink=True)
+    found = choices(shuffled(cluster, 1), 4, cluster, 5e7)
+    assert {choice.dims[0] for choice in found} == {row}
+    leaves = [cluster.host[name].leaf for name in found[0].arrangement.hosts]
+    nodes = row // 4
+    assert all(len({*leaves[at : at + nodes]}) == 1 for at in range(0, len(leaves), nodes)), "a row leaves its domain"
+    assert ("NCCL's own all-reduce" in found[0].reason) == (row > 4)

@@ -80,6 +80,7 @@ class Cluster:
     hosts: tuple[Host, ...]
     switches: tuple[Switch, ...]
     source: str = field(default="", compare=False)
+    nvlink: bool = False  # whether the hosts of a leaf are one NVLink domain
 
     def __post_init__(self) -> None:
         for host in self.hosts:

@@ -7,9 +7,11 @@ full effort. So a choice takes as long as a grid that the run names. `rows` comp
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import gcd
 from statistics import fmean
 
 from torusrun.orchestrator.place.cost.algorithms import TORUS, best_of, cost_of, unchunked_s
@@ -64,14 +66,16 @@ def choices(
     lacks one of them. `sync` names the all-reduce.
     """
     count = nodes or len(dict.fromkeys(hosts))
-    row_per_node = tuple(size for size in (ranks_per_node, count) if size > 1) or (1,)
-    candidates = shapes(count * ranks_per_node)
+    row_nodes = _domain_nodes(cluster, hosts, count) if cluster.nvlink else 1
+    row = row_nodes * ranks_per_node
+    simple = tuple(size for size in (row, count // row_nodes) if size > 1) or (1,)
+    candidates = [dims for dims in shapes(count * ranks_per_node) if not cluster.nvlink or dims[0] == simple[0]]
     if count > FEW_NODES:
         networks = _regular(fabric(cluster, cluster.only(hosts)), count, ranks_per_node, cluster)
         most = next((each for nodes, each in CONSTRUCTED if count < nodes), 1)
         best = [_fastest(candidates, RegularLayout(links, backend), gradient_bytes, sync)[:most] for links in networks]
         flat = candidates[:1] if count < HUGE else []
-        candidates = list(dict.fromkeys([*flat, row_per_node, *chain(*best)]))
+        candidates = list(dict.fromkeys([*flat, simple, *chain(*best)]))
 
     charge = Charge(gradient_bytes, backend, sync)
 
@@ -88,10 +92,17 @@ def choices(
     chosen = best_of(kept, ranks_per_node)
     kept = [choice for choice in kept if choice is not chosen]
     took = f"{chosen.total_s * 1e3:.3g} ms"
-    if chosen.dims != row_per_node:
-        simple = next(choice for choice in (*kept, *constructed) if choice.dims == row_per_node)
-        took += f" against {simple.total_s * 1e3:.3g} for {Grid(row_per_node)}"
+    if chosen.dims != simple:
+        slower = next(choice for choice in (*kept, *constructed) if choice.dims == simple)
+        took += f" against {slower.total_s * 1e3:.3g} for {Grid(simple)}"
+    if row_nodes > 1:
+        took += "; a row is an NVLink domain, or an equal part: NCCL's own all-reduce"
     return [replace(chosen, reason=f"{_reason(chosen.arrangement, cluster)}; {took}"), *kept]
+
+
+def _domain_nodes(cluster: Cluster, hosts: Sequence[str], count: int) -> int:
+    """The nodes of a row that lies within an NVLink domain, and is as long as all rows can be."""
+    return gcd(count, *Counter(host.leaf for host in cluster.only(list(dict.fromkeys(hosts)))).values())
 
 
 def _fastest(
