@@ -47,7 +47,7 @@ def main() -> None:
     rounds, asked = int(sys.argv[1]) if len(sys.argv) > 1 else 9, sys.argv[2:] or list(FABRICS)
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}, 2 cores")
     print(
-        f"nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s, fp32, least of {rounds} and more; ratios are times of the choice over others"
+        f"nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s, fp32, least of {rounds} or more; ratios are the choice's time over"
     )
     for fabric, dims in (FABRICS[name] for name in asked):
         with ShapedRacks(fabric.racks, NODE_BITS_PER_S, fabric.uplink_bits_per_s) as lab:

@@ -33,8 +33,8 @@ TOPOLOGIES = {
 }
 SYNCS = st.sampled_from(
     [
-        "all_reduce: torus", "all_reduce: flat", "all_reduce: hierarchical", "all_reduce: hybrid", "all_reduce: ddp",
-        "buckets: one", "buckets: fujitsu", "wire: fp32",
+        "all_reduce: auto", "all_reduce: torus", "all_reduce: flat", "all_reduce: hierarchical", "all_reduce: hybrid",
+        "all_reduce: ddp", "buckets: one", "buckets: fujitsu", "wire: fp32",
     ]
 )  # fmt: skip
 
