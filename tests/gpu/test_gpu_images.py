@@ -52,6 +52,21 @@ def test_a_batch_on_the_device_has_the_bits_of_the_host(device: torch.device, tr
     assert torch.equal(labels.cpu(), classes)
 
 
+def test_a_batch_travels_while_the_device_computes(cuda: torch.device) -> None:
+    train = Train(batch=BATCH, epochs=2)
+    feed = Feed(
+        complete(cast(DataSet, object()), DataSet), Course(train, BATCH, lambda _: 0.1), Ranks(0, 1, 0), train, cuda
+    )
+    images = torch.arange(100_000)
+    feed._moved(images)  # takes the memory for copies, which may wait for the device
+    torch.cuda._sleep(2_000_000_000)  # about a second
+    moved = feed._moved(images)
+    assert feed._copies is not None
+    feed._copies.synchronize()
+    assert not torch.cuda.current_stream().query(), "the copy waited for the computation"
+    assert torch.equal(moved.cpu(), images)
+
+
 def test_test_images_travel_as_bytes_too(device: torch.device, tree: Path) -> None:
     train = Train(data=DataKeys("imagefolder", {"root": str(tree)}, size=16), batch=BATCH, epochs=2)
     images: Any = image_files.build_imagefolder(seed=1, root=str(tree))
