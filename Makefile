@@ -48,9 +48,9 @@ pictures: $(VENV)/dev
 	python docs/make_picture.py
 	python docs/make_gallery.py
 
-# The checks and benchmarks that need an NVIDIA card. RESULTS=1 keeps the output.
+# The checks and benchmarks that need an NVIDIA card, and their results in benchmarks/results, or RESULTS=FOLDER.
 gpu: $(VENV)/dev
-	python -m benchmarks.gpu $(if $(RESULTS),--results)
+	python -m benchmarks.gpu $(if $(RESULTS),--results '$(RESULTS)')
 
 bench: $(VENV)/dev
 	python -m benchmarks.cold_start

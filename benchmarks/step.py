@@ -30,7 +30,7 @@ from torusrun.training.parts import build_parts, settle
 from torusrun.training.recipe.train import DataKeys, ModelKeys, OptimizerKeys, Train
 
 GOALS = (3600, 5000)
-PROFILED = 10
+PROFILED, LONGEST = 10, 6  # steps, and kernels that are shown
 ALONE = Ranks(0, 1, 0)
 HEAD = f"{'batch':>6}{'images/s':>10}{'ms':>10}{'waiting for data':>18}{'not computing':>15}"
 
@@ -80,14 +80,16 @@ def seconds(step: Act, steps: int, wait: Act) -> float:
     return time.perf_counter() - started_s
 
 
-def kernels_s(step: Act) -> float:
-    """Seconds of a step in which a kernel runs; they run in one stream, one after the other."""
+def kernels_s(step: Act) -> dict[str, float]:
+    """Seconds of a step in each kernel, the longest first; copies from the host take place beside, and do not count."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(PROFILED):
             step()
         torch.cuda.synchronize()
-    rows = [row for row in profile.key_averages() if row.device_type == DeviceType.CUDA]
-    return sum(row.self_device_time_total for row in rows if not row.is_user_annotation) / 1e6 / PROFILED
+    rows = [row for row in profile.key_averages() if row.device_type == DeviceType.CUDA and not row.is_user_annotation]
+    kernels = [row for row in rows if not row.key.startswith("Memcpy HtoD")]
+    found = {row.key: row.self_device_time_total / 1e6 / PROFILED for row in kernels}
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
 
 
 def row(train: Train, device: torch.device, steps: int, wrap: Callable[[Any], Timed] = Timed) -> str:
@@ -98,17 +100,19 @@ def row(train: Train, device: torch.device, steps: int, wrap: Callable[[Any], Ti
 
 
 def row_of(step: Act, batch: int, device: torch.device, steps: int, data: Timed) -> str:
-    """The measurements of a step; `data` counts its waits for images."""
+    """The measurements of a step, and the longest kernels; `data` counts its waits for images."""
     gpu = device.type == "cuda"
     wait = torch.cuda.synchronize if gpu else lambda: None
     seconds(step, max(1, steps // 3), wait)
     data.waited_s = 0.0
     took_s = seconds(step, steps, wait)
     waiting = data.waited_s / took_s
-    idle = f"{max(0.0, 1 - kernels_s(step) * steps / took_s):15.1%}" if gpu else f"{'-':>15}"
+    kernels = kernels_s(step) if gpu else {}
+    idle = f"{max(0.0, 1 - sum(kernels.values()) * steps / took_s):15.1%}" if gpu else f"{'-':>15}"
     rate = steps * batch / took_s
     shares = "".join(f"{rate / goal:8.2f}" for goal in GOALS)
-    return f"{batch:6}{rate:10.1f}{took_s / steps * 1e3:10.2f}{waiting:18.1%}{idle}{shares}"
+    longest = "".join(f"\n{1e3 * took:10.2f} ms {name[:100]}" for name, took in [*kernels.items()][:LONGEST])
+    return f"{batch:6}{rate:10.1f}{took_s / steps * 1e3:10.2f}{waiting:18.1%}{idle}{shares}{longest}"
 
 
 def option(given: str) -> tuple[str, str | int | float | bool]:

@@ -1,9 +1,10 @@
 """All that needs a card, the most valuable part first, in nine minutes. docs/reference/gpu-checks.md has the parts.
 
-`make gpu`, or `python -m benchmarks.gpu [--results] [--only PART ...]`. A part that fails does not stop the others; a
-part that is named may take its whole time. `--results` also writes the output to benchmarks/results/gpu-DATE-TIME.txt,
-line by line, so that it is there after a stop. Exit codes: 0 all parts passed, 1 a part
-failed, 69 there is no card (the checks have run on the CPU).
+`make gpu`, or `python -m benchmarks.gpu [--results FOLDER] [--only PART ...]`. A part that fails does not stop the
+others; a part that is named may take four times its time. The output is also in benchmarks/results/gpu-CARD-DATE.txt,
+line by line, so that a stop leaves what was measured. `--small` runs all parts on the CPU: it shows that they run.
+Exit codes: 0 all parts passed, 1 a part failed, 69 there is no card (the checks have run on the CPU), 143 it was
+stopped by SIGTERM.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,33 +40,51 @@ class Part:
     name: str
     words: tuple[str, ...]
     limit_s: float
+    small: tuple[str, ...] = ()  # the module with arguments for a CPU
     data: str | None = None  # a data set that must be prepared
 
 
+def throughput(forms: str, limit_s: float) -> Part:
+    words = ("benchmarks.gpu.throughput", forms)
+    return Part(forms, words, limit_s, (*words, "--device", "cpu", "--small", "--steps", "1"))
+
+
 CIFAR = ("benchmarks.large_batch", str(RESULTS / "gpu-cifar10.jsonl"), "--study", "cifar10", "--device", "cuda")
-CHECKS = Part("checks", ("pytest", "-q", "-n", "4", "-p", "no:cacheprovider", "tests/gpu"), 900)
+CHECK = ("pytest", "-q", "-p", "no:cacheprovider")
+ON_CARD = (*CHECK, "-n", "4", "--ignore", "tests/gpu/test_gpu_benchmarks.py", "tests/gpu")
+CHECKS = Part("checks", ON_CARD, 150, (*CHECK, "tests/gpu/test_gpu_lars.py"))
+OVERLAP, STEM = ("benchmarks.gpu.overlap", "--steps"), "benchmarks.gpu.stem"
+SMALL = ("--device", "cpu", "--small")
 PARTS = (
-    Part("throughput", ("benchmarks.gpu.throughput",), 600),
+    throughput("compiled", 220),
+    Part("lars", ("benchmarks.lars", "50", "cuda"), 40, ("benchmarks.lars", "1", "cpu")),
     CHECKS,
-    Part("lars", ("benchmarks.lars", "50", "cuda"), 60),
-    Part("overlap", ("benchmarks.gpu.overlap", "--steps", "10"), 120),
-    Part("start", ("benchmarks.gpu.start",), 240),
-    Part("choices", ("benchmarks.gpu.throughput", "--choices"), 300),
+    throughput("eager", 80),
+    Part("stem", (STEM,), 30, (STEM, *SMALL)),
+    Part("start", ("benchmarks.gpu.start",), 120, ("benchmarks.gpu.start", "--small")),
+    Part("overlap", (*OVERLAP, "10"), 80, (*OVERLAP, "1", *SMALL, "--ranks", "2", "--batch", "2")),
+    throughput("choices", 80),
 )
 STUDIES = (Part("cifar10", CIFAR, 3 * 3600, data="cifar10"),)  # only if named
-WHOLE_S, LEAST_S = 540.0, 10.0
+WHOLE_S, LEAST_S = 530.0, 10.0
+NAMED = 4  # times its limit
+SMALL_S = 200.0  # of a part on a CPU
 
 
 def run(part: Part, say: Say) -> bool:
-    """Run a part, and say its output as it comes; whether it passed. At its limit all its processes are killed."""
+    """Run a part, and say its output as it comes; whether it passed.
+
+    At its limit, or if this process is stopped, all its processes are killed.
+    """
     say(f"== {part.name}: python -m {' '.join(part.words)}")
     if part.data and (why := unprepared(part.data)):
         say(f"{part.name} is left out: {why}")
         return False
-    command, over = [sys.executable, "-m", *part.words], threading.Event()
+    command, over, began_s = [sys.executable, "-m", *part.words], threading.Event(), time.monotonic()
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
+        command, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
 
         def end() -> None:
             over.set()
@@ -74,10 +93,16 @@ def run(part: Part, say: Say) -> bool:
 
         timer = threading.Timer(part.limit_s, end)
         timer.start()
-        for line in process.stdout or ():
-            say(line.rstrip("\n"))
-        timer.cancel()
-        code = process.wait()
+        try:
+            for line in process.stdout or ():
+                say(line.rstrip("\n"))
+            code = process.wait()
+        except BaseException:
+            end()
+            raise
+        finally:
+            timer.cancel()
+    say(f"== {part.name} took {time.monotonic() - began_s:.0f} s")
     if code:
         say(f"{part.name} failed: " + (f"not done in {part.limit_s:.0f} s" if over.is_set() else f"exit code {code}"))
     return code == 0
@@ -89,13 +114,13 @@ def unprepared(name: str) -> str | None:
     return None if named.path().exists() else named.missing(named.path())
 
 
-def everything(parts: tuple[Part, ...], say: Say, whole_s: float = float("inf")) -> int:
+def everything(parts: tuple[Part, ...], say: Say, *, whole_s: float = float("inf"), small: bool = False) -> int:
     """Run the parts, all of them in `whole_s`; the exit code."""
-    if why := card.missing():
+    if (why := card.missing()) and not small:
         passed = run(CHECKS, say)
         say(f"benchmarks.gpu: {why}")
         return NO_CARD if passed else FAILED
-    say(card.facts(torch.device("cuda")))
+    say(card.facts(torch.device("cpu" if small else "cuda")))
     ends_s, passed = time.monotonic() + whole_s, True
     for part in parts:
         left_s = ends_s - time.monotonic()
@@ -107,23 +132,39 @@ def everything(parts: tuple[Part, ...], say: Say, whole_s: float = float("inf"))
     return 0 if passed else FAILED
 
 
-def main() -> int:
+def stop(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
-    parser.add_argument("--results", action="store_true", help="write benchmarks/results/gpu-DATE.txt, too")
+    parser.add_argument("--results", type=Path, help="the folder of gpu-CARD-DATE.txt; benchmarks/results with a card")
+    parser.add_argument("--small", action="store_true", help="all parts on the CPU, very small")
     every = (*PARTS, *STUDIES)
     parser.add_argument("--only", nargs="+", choices=[part.name for part in every], help="these parts")
-    chosen = parser.parse_args()
-    kept = RESULTS / f"gpu-{time.strftime('%F-%H%M')}.txt" if chosen.results and not card.missing() else None
+    chosen = parser.parse_args(arguments)
+    name = "cpu" if chosen.small else card.short_name()
+    folder = chosen.results or (None if name == "cpu" else RESULTS)
+    kept = folder / f"gpu-{name}-{time.strftime('%F')}.txt" if folder else None
 
     def say(line: str) -> None:
-        print(line, flush=True)
         if kept:
             with kept.open("a") as file:
                 file.write(line + "\n")
+        print(line, flush=True)
 
+    signal.signal(signal.SIGTERM, stop)
+    parts: tuple[Part, ...] = PARTS
     if chosen.only:
-        return everything(tuple(part for part in every if part.name in chosen.only), say)
-    return everything(PARTS, say, WHOLE_S)
+        parts = tuple(replace(part, limit_s=NAMED * part.limit_s) for part in every if part.name in chosen.only)
+    if chosen.small:
+        parts = tuple(replace(part, words=part.small, limit_s=SMALL_S) for part in parts if part.small)
+    whole_s = float("inf") if chosen.only or chosen.small else WHOLE_S
+    try:
+        return everything(parts, say, whole_s=whole_s, small=chosen.small)
+    except (SystemExit, KeyboardInterrupt):
+        say("benchmarks.gpu: stopped; what is above was measured")
+        raise
 
 
 if __name__ == "__main__":

@@ -26,6 +26,12 @@ def missing() -> str | None:
     )
 
 
+def short_name() -> str:
+    """The card's name for a file: "h200" for an NVIDIA H200."""
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return "-".join(name.lower().removeprefix("nvidia").split())
+
+
 def facts(device: torch.device) -> str:
     """Date, card, and versions, in a line."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {platform.machine()}"

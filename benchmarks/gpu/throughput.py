@@ -1,8 +1,8 @@
-"""Images per second of ResNet-50 on one card, ours beside torchvision's, and what each choice is worth.
+"""Images per second of ResNet-50 on one card, ours beside a plain user's (peer.py), and what each choice is worth.
 
-`python -m benchmarks.gpu.throughput [--choices] [--steps 30]`. Images are random bytes of 224 x 224 in the memory of
-the host; few are 32 a step. "fp32 images" normalizes them on the host and sends four times the bytes. With
-`--device cpu --small` it runs on a CPU.
+`python -m benchmarks.gpu.throughput [compiled | eager | choices] [--steps 30]`. Images are random bytes of 224 x 224 in
+the memory of the host; few are 32 a step. "fp32 images" normalizes them on the host and sends four times the bytes.
+Below each row are the kernels that take most of a step. `--device cpu --small` shows on a CPU that it runs.
 """
 
 from __future__ import annotations
@@ -39,52 +39,42 @@ class Form:
     precision: str = "bf16"
     channels_last: bool = True
     data: type[Timed] = Timed
-    compile: bool = False
     batch: int = 256
-    torchvision: bool = False
+    peer: bool = False
 
 
 # The most valuable first. A compiled form takes a minute, at first.
-FORMS = (
-    Form("compiled", compile=True),
-    Form("torchvision, compiled", compile=True, torchvision=True),
-    Form("compiled, few", compile=True, batch=32),
-    Form("torchvision, compiled, few", compile=True, batch=32, torchvision=True),
-    Form("bf16"),
-    Form("torchvision", torchvision=True),
-    Form("few", batch=32),
-    Form("torchvision, few", batch=32, torchvision=True),
-    Form("fp16", "fp16"),
-    Form("torchvision, fp16", "fp16", torchvision=True),
-)
-CHOICES = (
-    Form("channels first", channels_last=False),
-    Form("fp32 images", data=OnHost),
-    Form("tf32", "tf32"),
-    Form("fp32", "fp32"),
-    Form("fp32, channels first", "fp32", channels_last=False),
-)
-SMALL = ("bf16", "channels first", "fp32 images")
+FORMS = {
+    "compiled": (
+        Form("ours"), Form("peer", peer=True), Form("few", batch=32), Form("peer, few", batch=32, peer=True),
+    ),
+    "eager": (
+        Form("ours"), Form("peer", peer=True), Form("fp16", "fp16"), Form("peer, fp16", "fp16", peer=True),
+        Form("few", batch=32), Form("peer, few", batch=32, peer=True),
+    ),
+    "choices": (
+        Form("channels first", channels_last=False), Form("fp32 images", data=OnHost), Form("tf32", "tf32"),
+        Form("fp32", "fp32"), Form("fp32, channels first", "fp32", channels_last=False),
+    ),
+}  # fmt: skip
 
 
-def measured(form: Form, device: torch.device, steps: int, small: bool) -> str:
+def measured(form: Form, device: torch.device, steps: int, *, compiled: bool, small: bool) -> str:
     """The row of one form."""
     if device.type == "cuda":
         devices.prepare("cuda", 0, form.precision)
     batch = 2 if small else form.batch
     try:
-        if form.torchvision:
-            step = peer.step_of(form.precision, batch, device, form.compile)
+        if form.peer:
+            step = peer.step_of(form.precision, batch, device, compiled=compiled, small=small)
             return row_of(step, batch, device, steps, Timed(None))
         train = Train(
             model=ModelKeys("resnet-small" if small else "resnet50", {"channels_last": form.channels_last}),
             data=DataKeys("synthetic", size=32 if small else 224),
-            optimizer=OptimizerKeys("lars"), epochs=1_000_000, batch=batch, compile=form.compile,
+            optimizer=OptimizerKeys("lars"), epochs=1_000_000, batch=batch, compile=compiled,
             precision=form.precision,  # type: ignore[arg-type]
         )  # fmt: skip
         return row(train, device, steps, form.data)
-    except ImportError as error:
-        return f"  left out: {error}"
     finally:
         gc.collect()  # graphs hold memory, and their owners refer to one another
         torch.cuda.empty_cache()
@@ -92,18 +82,21 @@ def measured(form: Form, device: torch.device, steps: int, small: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.throughput")
-    parser.add_argument("--choices", action="store_true", help="other layouts, precisions and inputs")
+    parser.add_argument("forms", nargs="?", choices=FORMS, default="compiled")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
-    parser.add_argument("--small", action="store_true", help="a small network at 32 x 32, in three forms")
+    parser.add_argument("--small", action="store_true", help="small networks, and two images of 32 x 32")
     chosen = parser.parse_args(arguments)
     device = devices.prepare(chosen.device, 0)
     dist.init_process_group(devices.backend(device), store=dist.HashStore(), rank=0, world_size=1)
     try:
-        print(f"{card.facts(device)}\n\n{'':26}{HEAD}    of the goals, 3,600 and 5,000 a second")
-        for form in CHOICES if chosen.choices else FORMS:
-            if not chosen.small or form.name in SMALL:
-                print(f"{form.name:26}{measured(form, device, chosen.steps, chosen.small)}", flush=True)
+        has = "torchvision's ResNet-50" if peer.HAS_TORCHVISION else "our ResNet-50, since torchvision is missing"
+        print(f"{card.facts(device)}\npeer: a plain loop around {has}\n")
+        print(f"{chosen.forms:26}{HEAD}    of the goals, 3,600 and 5,000 a second", flush=True)
+        for form in FORMS[chosen.forms]:
+            compiled = chosen.forms == "compiled"
+            found = measured(form, device, chosen.steps, compiled=compiled, small=chosen.small)
+            print(f"{form.name:26}{found}", flush=True)
     finally:
         dist.destroy_process_group()
 

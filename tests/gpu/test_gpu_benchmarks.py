@@ -1,8 +1,10 @@
-"""The benchmarks of `make gpu`, small on the CPU: so their first run on a card does not fail on a mistake in them."""
+"""The benchmarks of `make gpu`, small on the CPU."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,11 +16,13 @@ import torch
 
 from benchmarks import lars
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import card, overlap, start, throughput
+from benchmarks.gpu import card, overlap, stem, throughput
 from benchmarks.gpu.one_card import together
 from benchmarks.large_batch.__main__ import train_all
 from benchmarks.large_batch.results import missing, read
 from benchmarks.large_batch.study import CIFAR10
+
+LIMIT_S = 600.0
 
 
 @pytest.fixture(autouse=True)
@@ -30,32 +34,41 @@ def same_settings() -> Iterator[None]:
     torch.set_deterministic_debug_mode(determinism)
 
 
-def test_lars_by_the_clock_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lars, "WARM_UP", 1)
-    monkeypatch.setattr(lars, "FORMS", {name: lars.FORMS[name] for name in ("fused", "memcpy")})
-    assert all(ms > 0 for ms in lars.on_device(1, "cpu").values())
-
-
-@pytest.mark.parametrize(("words", "forms"), [((), throughput.FORMS), (("--choices",), throughput.CHOICES)])
-def test_images_per_second(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], forms: tuple[throughput.Form, ...]
-) -> None:
-    throughput.main(["--device", "cpu", "--small", "--steps", "1", *words])
-    shown = capsys.readouterr().out
-    for form in forms:
-        assert (f"\n{form.name}  " in shown) == (form.name in throughput.SMALL), shown
-
-
-def test_the_parts_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:
-    start.main(small=True, forms={"eager": False})
-    met_s, first_s, last_s = map(float, capsys.readouterr().out.splitlines()[-1].split()[-3:])
+def test_all_parts_run_on_a_cpu_and_keep_their_results(tmp_path: Path) -> None:
+    """So their first run on a card does not fail on a mistake in them. Compilation is left out: it takes minutes."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--small", "--results", str(tmp_path)]
+    quick = {**os.environ, "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(command, cwd=gpu.ROOT, env=quick, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (kept,) = tmp_path.glob("gpu-cpu-*.txt")
+    assert kept.read_text() == ran.stdout
+    shown = {part: text for part, _, text in (each.partition(": ") for each in ran.stdout.split("\n== "))}
+    assert [part for part in shown if part in {each.name for each in gpu.PARTS}] == [each.name for each in gpu.PARTS]
+    for name, forms in throughput.FORMS.items():
+        assert [line.partition("  ")[0] for line in shown[name].splitlines()[-len(forms) :]] == [f.name for f in forms]
+    assert all(f"\n{form}  " in shown["lars"] for form in lars.FORMS)
+    assert all(f"\n{form}  " in shown["stem"] for form in stem.FORMS)
+    assert all(name in shown["overlap"] for name in overlap.SMALL) and "2 ranks on a CPU" in shown["overlap"]
+    met_s, first_s, last_s = map(float, shown["start"].splitlines()[-1].split()[-3:])
     assert 0 < met_s <= first_s <= last_s
 
 
-def test_overlap(capsys: pytest.CaptureFixture[str]) -> None:
-    overlap.main(["--device", "cpu", "--small", "--ranks", "2", "--batch", "2", "--steps", "1"])
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in overlap.SMALL) and "2 ranks on a CPU" in shown
+def test_a_stop_leaves_what_was_measured_and_no_process(tmp_path: Path) -> None:
+    (tmp_path / "stays.py").write_text("import os, time; print('measured', os.getpid()); time.sleep(600)")
+    program = f"""if True:
+        import sys, pathlib
+        from benchmarks.gpu import __main__ as gpu
+        gpu.ROOT, gpu.PARTS = pathlib.Path({str(tmp_path)!r}), (gpu.Part("stays", (), 600, ("stays",)),)
+        sys.exit(gpu.main(["--small", "--results", {str(tmp_path)!r}]))
+    """
+    with subprocess.Popen([sys.executable, "-c", program], cwd=gpu.ROOT, stdout=subprocess.PIPE, text=True) as process:
+        said = next(line.split() for line in process.stdout or () if line.startswith("measured"))
+        process.terminate()
+        assert process.wait(LIMIT_S) == 143
+    (kept,) = tmp_path.glob("gpu-cpu-*.txt")
+    assert f"{' '.join(said)}\nbenchmarks.gpu: stopped" in kept.read_text()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(said[1]), 0)
 
 
 def test_cifar10_in_small(tmp_path: Path) -> None:
@@ -72,6 +85,7 @@ def test_the_parts_are_modules() -> None:
     for part in (*gpu.PARTS, *gpu.STUDIES):
         module, *_ = part.words
         assert find_spec(module), part
+    assert sum(part.limit_s for part in gpu.PARTS[:4]) <= gpu.WHOLE_S < 540, "the most valuable have their whole time"
 
 
 @pytest.mark.skipif(card.missing() is None, reason="there is a card")
