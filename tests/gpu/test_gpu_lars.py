@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.lars import shapes
 from tests.training.lars_loop import Loop
 from torusrun.training.optim.kernel import Piece, Rule
-from torusrun.training.optim.lars import kernel_for
+from torusrun.training.optim.lars import LARS, kernel_for
 from torusrun.training.recipe.train import LarsKeys
 
 ODD = [(1,), (7,), (3, 5), (4, 1, 3, 3), (33,), (5, 4099), (130, 257)]
@@ -70,3 +73,34 @@ def test_two_steps_from_the_same_state_have_the_same_bits(device: torch.device) 
             kernel.move(pieces, rate, change=change)
         states.append([piece.weight.cpu() for piece in pieces])
     assert all(map(torch.equal, *states))
+
+
+class Operations(TorchDispatchMode):
+    """Lists the operations of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.needs("c++")
+def test_a_step_over_the_same_tensors_needs_no_operation_of_torch(device: torch.device) -> None:
+    """On a card it is two launches of Triton's kernels, and the host does nothing for each tensor but look at it."""
+    net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4))).to(device)
+    lars = LARS(net, 0.9, 1e-3, LarsKeys(trust=0.02, form="fused"))
+    for weight in net.parameters():
+        weight.grad = torch.ones_like(weight)
+    with Operations() as first:
+        lars.step(0.1)
+    with Operations() as second:
+        lars.step(0.2)
+    assert len(first.found) >= 8 and not second.found
+    if device.type == "cuda":
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            lars.step(0.1)
+            torch.cuda.synchronize()
+        assert sorted(each.name for each in profile.events() if "block" in each.name) == ["move_block", "square_block"]
