@@ -83,17 +83,18 @@ class Run:
         nodes: int | None = None,
         grid: str | None = None,
         exclude: Sequence[str] = (),
+        memory: str | None = None,
         force: bool = False,
         new_image: bool = False,
         held: str = "",
     ) -> Path | None:
         """Submit the next attempt; the checkpoint from which it continues, None for the beginning.
 
-        `time` ('2h'), `nodes`, `grid` ('4x2') and `exclude` (hosts to avoid: 'n3', 'n[3-5]') hold for this attempt and
-        all later ones. It runs in the held allocation `held`, or in its own job. Raises the errors of
-        `attempts.resume.resume`.
+        `time` ('2h'), `nodes`, `grid` ('4x2'), `exclude` (hosts to avoid: 'n3', 'n[3-5]') and `memory` (of a node:
+        '200G') hold for this attempt and all later ones. It runs in the held allocation `held`, or in its own job.
+        Raises the errors of `attempts.resume.resume`.
         """
-        return self._resume(changes(time, nodes, grid, exclude), force, new_image, held)
+        return self._resume(changes(time, nodes, grid, exclude, memory), force, new_image, held)
 
     def _resume(self, made: Changes, force: bool, new_image: bool, held: str) -> Path | None:
         into = find_held(held) if held else None
@@ -218,13 +219,14 @@ class Sweep:
         nodes: int | None = None,
         grid: str | None = None,
         exclude: Sequence[str] = (),
+        memory: str | None = None,
         force: bool = False,
     ) -> list[Run]:
         """Submit a new attempt of each member that is over and not COMPLETED, together; these members.
 
         The changes are those of `Run.resume`. Raises the errors of `sweeps.resume.resume`.
         """
-        return self._resume(changes(time, nodes, grid, exclude), force)
+        return self._resume(changes(time, nodes, grid, exclude, memory), force)
 
     def _resume(self, made: Changes, force: bool) -> list[Run]:
         from torusrun.orchestrator.sweeps.resume import resume as resume_members

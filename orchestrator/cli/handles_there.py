@@ -222,6 +222,7 @@ def _options(made: Changes, force: bool) -> list[str]:
     options = [f"--exclude={host}" for host in made.exclude] + (["--force"] if force else [])
     options += [] if made.time_s is None else [f"--time={DURATION.write(made.time_s)}"]
     options += [] if made.nodes is None else [f"--nodes={made.nodes}"]
+    options += [] if made.memory_bytes is None else [f"--mem={made.memory_bytes}B"]
     return options + ([] if made.grid is None else [f"--grid={GRID.write(made.grid)}"])
 
 

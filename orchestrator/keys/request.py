@@ -11,7 +11,7 @@ from torusrun.training.recipe.key import key, key_of
 
 MEMORY = kinds.text_kind(
     "a size of memory",
-    rf"{kinds.NUMBER} ?(B|[KMGT]i?B?|kB)",
+    rf"{kinds.NUMBER} ?(B|[KMGT](iB)?|[kMGT]B)",
     "write it as 60GiB, or as schedulers do, in powers of 1,024: 60G",
     lambda text: kinds.bytes_(f"{text}iB" if text[-1] in "KMGT" else text),
     kinds.SIZE.write,

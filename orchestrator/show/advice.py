@@ -52,13 +52,16 @@ ADVICE = {
         "a process of the run was killed by a signal, and not by torusrun",
         (
             "a system that is short of memory kills processes: look into the kernel's messages (`dmesg`) of {hosts}, "
-            "and ask for more memory (`memory` of the site's node) if that was the cause",
+            "and ask for more memory (`torusrun resume {run} --mem SIZE`) if that was the cause",
             CONTINUES,
         ),
     ),
     Cause.OUT_OF_MEMORY: Advice(
         "it used more memory than it had asked for",
-        ("ask for more (`memory` of the site's node), or start fewer data workers", CONTINUES),
+        (
+            "`torusrun resume {run} --mem SIZE` asks for more, `keep_going.grow` does so by itself; or start fewer "
+            "data workers",
+        ),
     ),
     Cause.OUT_OF_DEVICE_MEMORY: Advice(
         "the memory of a GPU was full", ("make the batch of each rank smaller, in a new run or with more ranks",)

@@ -115,7 +115,7 @@ def test_a_run_that_lacked_memory_gets_more_from_its_own_job(of_slurm: Slurm) ->
     assert (first["state"], second["state"]) == ("OOM", "COMPLETED")
     assert ledger(run, "submitting")[1]["changes"] == {"memory_bytes": 1500 * 2**20}
     assert "#SBATCH --mem=1500M" in (run / "attempts/2/job.sh").read_text()
-    assert "asks for 1.5 GiB, in another job" in (run / "attempts/1/jobs.out").read_text()
+    assert "asks for 1.5 GiB a node, in another job" in (run / "attempts/1/jobs.out").read_text()
 
 
 def of_gpus(place: GridEngine, name: str, **keys: str) -> str:

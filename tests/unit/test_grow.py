@@ -55,7 +55,7 @@ def test_a_job_submits_attempts_that_ask_for_more_memory_until_the_most(cluster:
     run = submitted(cluster)
     assert asked(run, 1) == ("40960M", "60")
     ends(run, Cause.OUT_OF_MEMORY)
-    assert after(run).why == "ended for lack of memory, and the next attempt asks for 60.0 GiB, in another job"
+    assert after(run).why == "ended for lack of memory, and the next attempt asks for 60.0 GiB a node, in another job"
     assert asked(run, 2) == ("61440M", "60") and "--array=0-3%1" in run.attempt(2).script.read_text()
     events = ledger.events(run.ledger)
     intent = ledger.last(events, Submitting, 2)
@@ -98,7 +98,8 @@ def test_a_node_that_may_not_submit_leaves_it_to_the_users_next_verb(cluster: Sl
     closed = ledger.last(ledger.events(run.ledger), KeptGoing, 1)
     assert closed and closed.why == step.why
     cluster.takes()
-    prints(capsys, "resume", run.run_id)
+    assert main(["resume", run.run_id]) == 0
+    assert "attempt 1 ended for lack of memory, the next asks for 60.0 GiB a node" in capsys.readouterr().err
     assert asked(run, 3 if run.attempt(3).folder.exists() else 2)[0] == "61440M"
 
 
@@ -136,3 +137,14 @@ def test_growth_ends_at_the_most_and_never_shrinks(now: float, factor: float | N
         assert steps < 500
     assert factor is None or now >= most or now * factor <= now
     assert State.OOM is Cause.OUT_OF_MEMORY.state
+
+
+def test_a_user_may_ask_for_other_memory_and_later_attempts_keep_it(cluster: SlurmPrograms, capsys: Capsys) -> None:
+    run = submitted(cluster)
+    ends(run, Cause.PROGRAM)
+    prints(capsys, "resume", run.run_id, "--mem", "48G")
+    ends(run, Cause.PROGRAM, 2)
+    prints(capsys, "resume", run.run_id)
+    assert asked(run, 2)[0] == asked(run, 3)[0] == "49152M"
+    ends(run, Cause.PROGRAM, 3)
+    assert "--mem: 'lots' is not a size of memory" in refuses(capsys, "resume", run.run_id, "--mem", "lots")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     chosen.arguments(parser, "resume")
     parser.add_argument("--time", metavar="DURATION", help="a new time limit, as in 2h")
+    parser.add_argument("--mem", metavar="SIZE", help="a new memory of a node, as in 200G")
     parser.add_argument("--nodes", metavar="N", type=int, help="a new number of nodes")
     parser.add_argument(
         "--grid", metavar="GRID", help="a new grid of ranks, as in 4x2 or auto; a grid of another size needs --nodes"
@@ -58,7 +59,8 @@ def _resume_sweep(args: argparse.Namespace) -> int:
         raise UserError("members of a sweep are resumed with --in or --new-image one by one: name one of them")
     sweep = open_sweep(args.run_ids[0])
     resumed = sweep.resume(
-        time=args.time, nodes=args.nodes, grid=args.grid, exclude=args.exclude, force=args.force
+        time=args.time, nodes=args.nodes, grid=args.grid, exclude=args.exclude, memory=args.mem,
+        force=args.force,
     )  # fmt: skip
     members = f"{counted(len(resumed), 'member')} of {sweep.id} resumed"
     result("\n".join(run.id for run in resumed), f"{members}: {', '.join(run.id for run in resumed)}")
@@ -114,6 +116,7 @@ def _resume(one: Run, args: argparse.Namespace) -> None:
         nodes=args.nodes,
         grid=args.grid,
         exclude=args.exclude,
+        memory=args.mem,
         force=args.force,
         new_image=args.new_image,
         held=args.held,

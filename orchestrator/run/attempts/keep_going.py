@@ -199,9 +199,8 @@ class _Newest:
 
     def submit_next(self, wanted: More) -> Stop:
         """Submit the next attempt in jobs that ask for more: those of this submission cannot change their request."""
-        many = f"{wanted.amount / 2**30:.1f} GiB" if wanted.what == "memory" else f"{wanted.amount:.0f} s"
         history, number = plan_files.history(self.run, self.events), self.number + 1
-        why = f"ended for lack of {wanted.what}, and the next attempt asks for {many}"
+        why = f"ended for lack of {wanted.what}, and the next attempt asks for {wanted}"
         try:
             planned = derive(self.plan, history, number, changes_for(wanted), self.epochs)
             submit.later(planned, self.run, self.checkpoint, follows=self.number)

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.terminal.remarks import say
 from torusrun.orchestrator.keys.run import Grow
 from torusrun.orchestrator.run.attempts import in_hold, submit
 from torusrun.orchestrator.run.attempts.cancel import alive
@@ -73,6 +74,8 @@ def next_attempt(
     if not isinstance(step, Resume):
         who = f"; at work: {claim.holders(run.attempt(seen.attempt))}" if known.at_work else ""
         raise MayNotResume(f"{run.run_id} {step.why}{who}")
+    if step.more:
+        say(f"{run.run_id}: attempt {seen.attempt} ended for lack of {step.more.what}, the next asks for {step.more}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
     checkpoint, epochs = continues_from(plan, run)
     planned = derive(plan, history, step.attempt, changes_for(step.more).then(changes), epochs)

@@ -11,6 +11,7 @@ from typing import Any
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.keys.kinds import DURATION, GRID, NODES, Kind
+from torusrun.orchestrator.keys.request import MEMORY
 from torusrun.orchestrator.place.hosts import hostlist
 from torusrun.orchestrator.place.placement.grid import Grid
 from torusrun.orchestrator.run.bad_nodes.bad_node import HOST
@@ -107,14 +108,19 @@ def changed_before(history: Sequence[Event], number: float) -> Changes:
 
 
 def changes(
-    time: str | None = None, nodes: int | None = None, grid: str | None = None, exclude: Sequence[str] = ()
+    time: str | None = None,
+    nodes: int | None = None,
+    grid: str | None = None,
+    exclude: Sequence[str] = (),
+    memory: str | None = None,
 ) -> Changes:
-    """The changes by the options --time, --nodes, --grid and --exclude. Raises UserError with the option's name."""
+    """The changes by the options of `resume`. Raises UserError with the option's name."""
     time_s = option("--time", DURATION, time) if time else None
     if nodes is not None and (wrong := NODES.complaint(nodes)):
         raise UserError(f"--nodes {wrong}, not {nodes}")
     size = option("--grid", GRID, grid) if grid else None
-    return Changes(time_s, nodes, size, tuple(hosts("--exclude", exclude)))
+    memory_bytes = option("--mem", MEMORY, memory) if memory else None
+    return Changes(time_s, nodes, size, tuple(hosts("--exclude", exclude)), memory_bytes)
 
 
 def option(name: str, kind: Kind, text: str) -> Any:
@@ -142,6 +148,12 @@ def _check(derived: AttemptPlan) -> None:
     wrong = list(dict.fromkeys(_named(misfit, derived.changes) for misfit in misfits(plan.run, plan.site)))
     if derived.exclude and (reason := schedulers.get(plan.site.scheduler).traits.cannot_exclude):
         wrong.append(f"--exclude: {reason}")
+    traits, most_bytes = schedulers.get(plan.site.scheduler).traits, plan.site.most.memory_bytes
+    if derived.changes.memory_bytes is not None:
+        if "memory" not in traits.says or (plan.site.ask and "memory" in traits.asked_by):
+            wrong.append("--mem: the requests of this site do not name memory")
+        elif most_bytes and derived.changes.memory_bytes > most_bytes:
+            wrong.append(f"--mem: the site's most.memory is {most_bytes / 2**30:g} GiB")
     if wrong:
         raise UserError("\n".join(wrong))
 

@@ -18,6 +18,9 @@ class More:
     what: str
     amount: float
 
+    def __str__(self) -> str:
+        return f"{self.amount / 2**30:.1f} GiB a node" if self.what == "memory" else f"{self.amount:.0f} s"
+
 
 @dataclass(frozen=True)
 class Resume:
