@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,16 +43,14 @@ if TYPE_CHECKING:  # it leads to all that finds the state of a run
 
 SCHEMA = 1
 OPEN_MPI = "mpirun (Open MPI) 4.1"  # assumed if this machine, which is not a node of the job, has no launcher
-MEETING = ("<address of host 1>", "<free port>")
 
 
 @dataclass(frozen=True)
 class DryRun:
     """The results of a dry run. Words in <> are placeholders for values that only the job knows.
 
-    `order` is the attempt's launch.json; `environment` has the variables of rank 0's program in addition to the job's
-    variables. `container` is the command that starts rank 0's program in the image, None on the host. `files` lists the
-    files of the run folder, `notes` the facts that are unknown on this machine.
+    `order` is the attempt's launch.json; `roles` has the main role first, or the only program of a run without roles.
+    `files` lists the files of the run folder, `notes` the facts that are unknown on this machine.
     """
 
     plan: Plan
@@ -64,14 +62,16 @@ class DryRun:
     placement: Placement
     launcher: list[str]
     launcher_environment: dict[str, str]
-    program: Program
     order: LaunchOrder
-    environment: dict[str, str]
-    container: list[str] | None
+    roles: Sequence[RoleProgram]
     code: SelectedCode | None
     files: dict[str, str]
     notes: list[str] = field(default_factory=list)
-    roles: Sequence[RoleProgram] = ()
+
+    @property
+    def main(self) -> RoleProgram:
+        """What rank 0 starts."""
+        return self.roles[0]
 
 
 def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
@@ -97,20 +97,13 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     notes += _choices(plan)
     runtime = in_image.runtime(plan, notes) if images and not pyxis.used(plan.site.container.runtime) else None
     order = launch_order(plan, run, attempt, starter, images, runtime)
-    rank = Rank(0, attempt, order, placement)
-    program, hidden = rank.role.program, {name: f"<{secret}>" for name, secret in plan.secrets.items()}
+    from torusrun.orchestrator.cli.dry_run_of_roles import started
+
+    hidden = {name: f"<{secret}>" for name, secret in plan.secrets.items()}
 
     def contained(rank: Rank, program: Program) -> list[str] | None:
         return in_image.command(rank, program, hidden) if images else None
 
-    environment = rank.variables(MEETING if program.rendezvous else None, {"PATH": "$PATH"})
-    container = contained(rank, replace(program, environment=environment))
-    roles: list[RoleProgram] = []
-    if plan.run.roles:
-        from torusrun.orchestrator.cli.dry_run_of_roles import started
-
-        roles = [*started(attempt, order, placement, hidden, contained)]
-        program, environment, container = roles[0].program, {**roles[0].environment}, roles[0].container
     submit = client.of(plan.site).submit_argv(attempt.script, asked)
     if not which(submit[0]):
         notes.insert(0, f"{submit[0]}: not found on this machine, so the job cannot be submitted here")
@@ -124,14 +117,11 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         placement=placement,
         launcher=launch.command(plan, attempt, starter, _jobs_environment(), image=images.get(plan.run.image or "")),
         launcher_environment=launch.environment(plan, attempt, starter, {}),
-        program=program,
         order=order,
-        environment={**environment, **hidden},
-        container=container,
+        roles=[*started(attempt, order, placement, hidden, contained)],
         code=code,
         files=run_folder.files(_kinds(plan)),
         notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
-        roles=roles,
     )
 
 
@@ -189,7 +179,7 @@ def text(shown: DryRun, answer: str | None = None) -> str:
         "Submit command": [f"in {shown.attempt.folder}:", command_line(shown.submit)],
         "Answer of the scheduler": (answer or "").splitlines(),
         "Launcher": _launcher_lines(shown),
-        **(_roles(shown) if shown.roles else _programs(shown)),
+        **_roles(shown),
         f"Code, copied from {shown.code.source if shown.code else ''}": _code(shown),
         f"Files in the run folder, {shown.plan.folder}": _table(shown.files),
         "Notes": shown.notes,
@@ -213,14 +203,14 @@ def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
             "directory": str(shown.attempt.folder),
             "environment": shown.launcher_environment,
         },
-        "program": asdict(shown.program),
-        "container": shown.container,
-        "environment": shown.environment,
+        "program": asdict(shown.main.program),
+        "container": shown.main.container,
+        "environment": shown.main.environment,
         "code": _code_record(shown),
         "files": shown.files,
         "notes": shown.notes,
         "script": shown.script,
-        **({"roles": [asdict(role) for role in shown.roles]} if shown.roles else {}),
+        **({"roles": [asdict(role) for role in shown.roles]} if shown.plan.run.roles else {}),
     }
 
 
@@ -237,9 +227,9 @@ def _launcher_lines(shown: DryRun) -> list[str]:
     ]
 
 
-def _programs(shown: DryRun, of: RoleProgram | None = None) -> dict[str, list[str]]:
-    """What every rank starts, or those of one role."""
-    named, started = (f" of {of.role}", of) if of else ("", shown)
+def _programs(shown: DryRun, started: RoleProgram) -> dict[str, list[str]]:
+    """What every rank of a role starts."""
+    named = f" of {started.role}" if started.role else ""
     return {
         f"Program of every rank{named}": _program(shown, started.program),
         f"Command that starts it in the container, on rank 0{named}": [command_line(started.container or [])],
@@ -248,10 +238,12 @@ def _programs(shown: DryRun, of: RoleProgram | None = None) -> dict[str, list[st
 
 
 def _roles(shown: DryRun) -> dict[str, list[str]]:
-    """The roles in one table, and what each starts."""
-    from torusrun.orchestrator.show.role_table import table
+    """The roles in one table, if the run has some, and what each starts."""
+    sections = {}
+    if shown.plan.run.roles:
+        from torusrun.orchestrator.show.role_table import table
 
-    sections = {"Roles, in the order of their start": table(shown.plan).lines()}
+        sections["Roles, in the order of their start"] = table(shown.plan).lines()
     for role in shown.roles:
         sections |= _programs(shown, role)
     return sections
@@ -262,8 +254,8 @@ def _program(shown: DryRun, program: Program) -> list[str]:
     return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", command_line(program.argv)]
 
 
-def _further(shown: DryRun | RoleProgram) -> str:
-    if shown.container:
+def _further(started: RoleProgram) -> str:
+    if started.container:
         return "with only those variables of the job that name ranks, GPUs and communication"
     return "in addition to that of the job"
 

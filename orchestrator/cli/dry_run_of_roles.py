@@ -1,4 +1,4 @@
-"""The roles of a dry run: where each is, and what its first rank starts with which variables."""
+"""The programs of a dry run: where each role is, and what its first rank starts with which variables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def started(
     hidden: Mapping[str, str],
     contained: Callable[[Rank, Program], list[str] | None],
 ) -> Iterator[RoleProgram]:
-    """What the first rank of each role starts, the main role's first.
+    """What the first rank of each role starts, the main role's first; of a run without roles, what rank 0 starts.
 
     Words in <> stand for what only the job knows; `hidden` has them for secret variables.
     """
@@ -41,7 +41,7 @@ def started(
         rank = Rank(placement.of_role(role.name)[0].rank, attempt, order, placement)
         meets = (at[role.name], "<free port>") if role.program.rendezvous else None
         own = replace(role.program, environment=rank.variables(meets, {"PATH": "$PATH"}))
-        program = with_places(own, role.name, places)
+        program = with_places(own, role.name, places) if role.name else own
         variables = {**program.environment, **hidden}
         yield RoleProgram(role.name, hosts[role.name], program, variables, contained(rank, program))
 

@@ -43,11 +43,11 @@ def test_an_attempt_has_what_the_dry_run_showed(home: Path) -> None:
     assert json.loads(attempt.placement.read_text()) == shown.placement.as_json()
     seen = json.loads(attempt.rank_log(0).read_text())
     assert seen["launcher"] == shown.launcher
-    assert seen["directory"] == shown.program.directory
-    meeting = {name: value for name, value in shown.environment.items() if value.startswith("<")}
+    assert seen["directory"] == shown.main.program.directory
+    meeting = {name: value for name, value in shown.main.environment.items() if value.startswith("<")}
     assert set(meeting) == {"MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
-    told = {name: seen["environment"].get(name) for name in shown.environment}
-    assert {**told, **meeting} == shown.environment
+    told = {name: seen["environment"].get(name) for name in shown.main.environment}
+    assert {**told, **meeting} == shown.main.environment
     assert set(meeting) <= set(seen["environment"])
     assert json.loads(run.code_record.read_text())["files"] == shown.code.files  # type: ignore[union-attr]
     foretold = {name for names in shown.files for name in names.split()}

@@ -239,5 +239,5 @@ def test_a_damaged_grid_is_named(auto: Plan, grid: object) -> None:
 def test_a_dry_run_says_that_the_job_chooses(auto: Plan) -> None:
     shown = dry_run(auto)
     chosen = with_expected_grid(auto)
-    assert shown.environment["TORUSRUN_GRID"] == str(chosen.grid) and chosen.chosen
+    assert shown.main.environment["TORUSRUN_GRID"] == str(chosen.grid) and chosen.chosen
     assert f"grid {chosen.grid} is {chosen.chosen.reason}" in shown.notes

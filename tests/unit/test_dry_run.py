@@ -100,8 +100,11 @@ def test_an_account_that_the_submit_command_names_is_in_no_directive(
 def test_hosts_and_addresses_that_are_not_known_are_symbols(project: Path, scheduler: str) -> None:
     shown = dry_run(planned(project, scheduler))
     assert shown.placement.hosts == ["<host 1>", "<host 2>"]
-    assert [shown.environment[f"MASTER_{each}"] for each in ("ADDR", "PORT")] == ["<address of host 1>", "<free port>"]
-    assert (shown.environment["WORLD_SIZE"], shown.environment["UCX_NET_DEVICES"]) == ("4", "mlx5_0:1")
+    assert [shown.main.environment[f"MASTER_{each}"] for each in ("ADDR", "PORT")] == [
+        "<address of host 1>",
+        "<free port>",
+    ]
+    assert (shown.main.environment["WORLD_SIZE"], shown.main.environment["UCX_NET_DEVICES"]) == ("4", "mlx5_0:1")
     assert "4 ranks on 2 hosts, <host 1> to <host 2>, 2 on each" in text(shown)
 
 
@@ -118,8 +121,8 @@ def test_a_machine_without_the_clusters_programs_says_what_it_assumes(project: P
 
 def test_a_training_has_no_meeting_point_and_shows_no_token(project: Path) -> None:
     shown = dry_run(planned(project, "slurm", run="name: mine\nsite: site.yaml\nnodes: 2\ntrain: {}\n"))
-    assert "MASTER_ADDR" not in shown.environment and shown.code is None and shown.container is None
-    assert shown.program.argv[-2:] == ("torusrun.training", str(shown.attempt.config))
+    assert "MASTER_ADDR" not in shown.main.environment and shown.code is None and shown.main.container is None
+    assert shown.main.program.argv[-2:] == ("torusrun.training", str(shown.attempt.config))
     assert "attempts/1/config.json" in shown.files and "code.json" not in shown.files
 
 
@@ -133,18 +136,18 @@ def test_the_line_of_the_container_is_the_one_that_a_rank_starts(project: Path, 
     (project / "x.sif").write_bytes(b"an image")
     container = f"container: {{runtime: {command}, bind: ['/tmp:/data:ro']" + (", stage: $NODE}\n" if stage else "}\n")
     shown = dry_run(planned(project, "slurm", container, COMMAND + "image: ./x.sif\n"))
-    assert shown.container and shown.container[:3] == [command, "--quiet", "exec"]
-    assert "/tmp:/data:ro" in shown.container
+    assert shown.main.container and shown.main.container[:3] == [command, "--quiet", "exec"]
+    assert "/tmp:/data:ro" in shown.main.container
     assert any(f"the job is assumed to find {command}" in note for note in shown.notes)
     (role,) = shown.order.roles
     assert role.container
     unstaged = replace(role.container, stage=None)
     shown.attempt.ranks.mkdir(parents=True)
-    words, given = list(shown.program.argv), shown.environment
+    words, given = list(shown.main.program.argv), shown.main.environment
     argv, environment = contained(unstaged, words, given, {}, shown.attempt, 0)
-    place = shown.container.index(next(word for word in shown.container if word.endswith(".sif")))
-    assert argv[:place] + argv[place + 1 :] == shown.container[:place] + shown.container[place + 1 :]
-    assert shown.container[place].startswith("$NODE/torusrun-") if stage else argv == shown.container
+    place = shown.main.container.index(next(word for word in shown.main.container if word.endswith(".sif")))
+    assert argv[:place] + argv[place + 1 :] == shown.main.container[:place] + shown.main.container[place + 1 :]
+    assert shown.main.container[place].startswith("$NODE/torusrun-") if stage else argv == shown.main.container
     assert environment["APPTAINERENV_RANK"] == "0"
     assert "image.json" in shown.files and "Command that starts it in the container" in text(shown)
 
