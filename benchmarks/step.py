@@ -56,7 +56,8 @@ class Timed:
 def learner(
     train: Train, device: torch.device, folder: Path, ranks: Ranks = ALONE, wrap: Callable[[Any], Timed] = Timed
 ) -> tuple[Learner, Timed]:
-    """The learner of a rank, of a single one if none is given, as in a run."""
+    """The learner of a rank, of a single one if none is given, as in a run; compiled only if the keys say so."""
+    train = replace(train, compile=bool(train.compile))
     parts = build_parts(train, device)
     settle(parts.optimizer, device)
     data = wrap(parts.data)

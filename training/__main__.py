@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import gc
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from torusrun.training.checkpoint import writer
 from torusrun.training.checkpoint.manifest import OtherSchema
 from torusrun.training.config import Config, ConfigError, Ranks, load, too_few
+from torusrun.training.reporting import start
 from torusrun.training.reporting.exits import (
     EXIT_BAD_CONFIG,
     EXIT_CUT_OFF,
@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # torusrun sends it when a run hangs: the stacks show where this rank is
     try:
+        start.ended("python")
         config, ranks = read(arguments)
         if why := too_few(ranks.world):
             raise ConfigError(why)
@@ -47,14 +48,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _loop() -> Callable[[Config, Ranks, StopRequest, writer.Writer | None], int]:
-    """The training loop. Importing PyTorch makes many lasting objects; looking for garbage among them takes a tenth of
-    the import time.
-    """
-    gc.disable()
-    from torusrun.training.loop import run
-
-    gc.freeze()
-    gc.enable()
+    with start.without_garbage():
+        from torusrun.training.loop import run
+    start.ended("imports")
     return run
 
 

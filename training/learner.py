@@ -16,13 +16,14 @@ from torusrun.training.data.feed import Feed
 from torusrun.training.evaluation import Evaluation, Members, evaluate
 from torusrun.training.meeting import agree
 from torusrun.training.norm import convert, layers, running
-from torusrun.training.parts import Parts, uncompiled
+from torusrun.training.parts import Parts
 from torusrun.training.progress import Progress
 from torusrun.training.recipe import fits
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.reporting.exits import PeerLost
 from torusrun.training.reporting.metrics import Trace
 from torusrun.training.step.backward import Backward
+from torusrun.training.step.form import Form
 from torusrun.training.step.mean_gradient import MeanGradient, Waiting
 
 
@@ -68,7 +69,8 @@ class Learner:
         self.data, self.model, self.course = parts.data, parts.model, parts.course
         self.norms = convert(parts.model, config.train.norm, ranks)
         self._backward = Backward(config.train, device)
-        self.steps = MeanGradient(config, ranks, parts, self._backward)
+        self.form = Form(config, ranks, device, parts.model)
+        self.steps = MeanGradient(config, ranks, parts, self._backward, form=self.form)
         self._optimizer = self.steps.optimizer
         self._feed = Feed(parts.data, parts.course, ranks, config.train, device)
         self._members = Members(self.model, self._optimizer, self.check_alike)
@@ -140,14 +142,15 @@ class Learner:
         self.model.zero_grad(set_to_none=False)
         if self._alone is None or not self._feed.reads_ahead:
             self._alone = self._feed.alone(self.progress)
-        self._backward.run(self.model, *self._alone)
+        with self.form.step(self._alone[0].shape):
+            self._backward.run(self.model, *self._alone)
         self._optimizer.step(0.0)
 
     def evaluate(self) -> Evaluation:
         """Evaluate on the test set, with the view of the last step; all ranks must call it together."""
         self.norms.before_evaluation()
         self._feed.look_once(self.progress)
-        with self._backward.precision(), uncompiled(self._train), without_trials():
+        with self._backward.precision(), self.form.uncompiled(), without_trials():
             return evaluate(self.model, self._feed.test_batches(), self.device, self.data.classes, self._members.states)
 
     def state(self) -> dict[str, Any]:
@@ -156,6 +159,7 @@ class Learner:
             "progress": asdict(self.progress),
             "before": asdict(self.before),
             "data": self._data_facts(),
+            "compiled": self.form.compiled,
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             **({"loss_scale": self._backward.scale.state_dict()} if self._backward.scale else {}),
@@ -174,6 +178,7 @@ class Learner:
             if now == then:
                 others = f"there are {now}, as when the run began, but not the same ones"
             raise ConfigError(f"train.data: {others}; restore the files, or submit a new run")
+        self.form.follow(state.get("compiled"))
         self.progress = Progress(**state["progress"])
         self.before = Progress(**state.get("before", state["progress"]))
         self.model.load_state_dict(state["model"])
@@ -228,7 +233,8 @@ class Learner:
             inputs, labels = self._feed.take(before)
         self.last_rate = course.rate_at(moment)
         self._optimizer.before_step(moment, course.weight_decay_at(before))
-        self.steps.take(inputs, labels, self.last_rate, stop, before.steps)
+        with self.form.step(inputs.shape):
+            self.steps.take(inputs, labels, self.last_rate, stop, before.steps)
         self._trace(inputs, following)
         self.progress = following
 

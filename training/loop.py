@@ -10,6 +10,7 @@ from torusrun.training.learner import Learner
 from torusrun.training.learner_saver import LearnerSaver, check_parts
 from torusrun.training.meeting import rendezvous
 from torusrun.training.parts import build_parts, check_alike, settle
+from torusrun.training.reporting import start
 from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED, StopRequest
 from torusrun.training.reporting.reporter import Meter, Reporter, record_done
 
@@ -20,16 +21,22 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     Raises ConfigError, before the ranks meet, for a model, data set, optimizer or schedule that cannot be built.
     """
     device = devices.prepare(config.train.device, ranks.local, config.train.precision)
+    start.ended("device")
     parts = build_parts(config.train, device)  # before the ranks meet: every rank reports an error of a part
     check_parts(parts)
-    meeting = rendezvous.join(config, ranks, devices.backend(device))
+    start.ended("network and data")
+    meeting = rendezvous.join(config, ranks, device)
+    start.ended("meeting")
     stop.listen()
     check_alike(parts.data, device)
     settle(parts.optimizer, device)
     learner = Learner(config, ranks, device, parts)
     reporter = Reporter(config, ranks, learner)
     saver = LearnerSaver(config, learner, reporter, writer)
-    reporter.start(saver.resume(meeting))
+    start.ended("groups")
+    resumed_from = saver.resume(meeting)
+    start.ended("checkpoint")
+    reporter.start(resumed_from)
     code = _train(config, ranks, learner, reporter, saver, stop)
     if code != EXIT_NO_CHECKPOINT:
         saver.end()

@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
     except ConfigError as error:
         print(f"torusrun.training.measure: {error}", file=sys.stderr)
         return EXIT_BAD_CONFIG
-    rendezvous.join(config, ranks, devices.backend(device))
+    rendezvous.join(config, ranks, device)
     settle(parts.optimizer, device)
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
@@ -125,7 +125,8 @@ def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -
         learner = Learner(config, ranks, device, replace(parts, course=course))
         times_s = [timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
         found = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
-        names = {"model": config.train.model.name, "program": program(config.train)}
+        train = replace(config.train, compile=learner.form.compiled)
+        names = {"model": train.model.name, "program": program(train)}
         yield {**names, "batch": batch // ranks.world, **found}
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +25,7 @@ from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import ModelKeys, Train
 from torusrun.training.reporting.output import warn
 from torusrun.training.schedule import Course, named
+from torusrun.training.step import form
 
 DATA_SET = ("train_samples", "test_samples", "classes", "shape", "train_batch")
 OPTIMIZER = ("step", "state_dict", "load_state_dict")
@@ -45,6 +43,7 @@ class Parts:
 
 def build_parts(train: Train, device: torch.device) -> Parts:
     """The parts of a training, the model on `device`. Raises ConfigError that names the key of a part with an error."""
+    form.check(train, device)
     own = _data(train)
     data = complete(own, DataSet)
     data.use(train.data.workers)
@@ -53,8 +52,6 @@ def build_parts(train: Train, device: torch.device) -> Parts:
     lays_out = train.model.name in names.MODELS.known and train.model.options.get(LAYOUT) is not False
     if device.type == "cuda" and lays_out:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # twice as fast in 16 bits
-    if train.compile:
-        compile_(model, device, train.precision)
     optimizer = _optimizer(train, model)
     return Parts(data, model, optimizer, _course(train, own, optimizer))
 
@@ -169,27 +166,3 @@ def _misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
         if tensor.shape != own[name].shape:
             return f"{name} has the shape {tuple(tensor.shape)}, and in the network {tuple(own[name].shape)}"
     return ""
-
-
-COMPILERS = ("g++", "clang++")  # torch's own choice
-
-
-def compile_(model: nn.Module, device: torch.device, precision: str) -> None:
-    """Compile the network in place, in its first steps; its names stay. Raises ConfigError without a compiler."""
-    if device.type == "cuda":
-        if importlib.util.find_spec("triton") is None:
-            raise ConfigError(
-                "train.compile: torch.compile needs Triton on a GPU, which this Python lacks; write false"
-            )
-    elif not any(map(shutil.which, [os.environ.get("CXX") or COMPILERS[0], *COMPILERS])):
-        names = " or ".join(COMPILERS)
-        why = f"torch.compile needs a C++ compiler on a CPU, and there is no {names} on the ranks' PATH"
-        raise ConfigError(f"train.compile: {why}; load a module that has one, or write false")
-    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 takes a network compiled for bf16 for one in fp16
-        torch.compiler.config.cache_key_tag = precision
-    model.compile(dynamic=False)  # so a resumed training compiles the same programs, in whatever phase it begins
-
-
-def uncompiled(train: Train) -> AbstractContextManager[object]:
-    """A context in which the network is not compiled: each size of test images would need another compilation."""
-    return torch.compiler.set_stance("force_eager") if train.compile else nullcontext()

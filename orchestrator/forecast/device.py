@@ -5,8 +5,9 @@ batch (small kernels, the optimizer). Backward takes two thirds of a step, by mu
 than the time in which the host launches its kernels, unless it is replayed as a CUDA graph.
 
 How fast variants of a training are (precision, layout, torch.compile) was measured on two cards: data/programs.yaml.
-What was not measured is made of what was on an H200: a layout or torch.compile has the effect that it has in bf16, and
-a precision without matrix units is as fast as fp32. Every such step is a doubt.
+What was not measured is made of what was on an H200: a layout has the effect that it has in bf16, torch.compile saves
+the same share or the same time of an image, whichever is less, and a precision without matrix units is as fast as fp32.
+Every such step is a doubt. A published program of others was fused by hand: if ours is compiled, it counts as such.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def images_per_s(chosen: Variant, units: Collection[str]) -> float:
     rate = _rate(Variant(one.precision))
     if one.channels_first:
         rate *= _rate(Variant("bf16", channels_first=True)) / _rate(Variant("bf16"))
-    return rate * (_rate(Variant("bf16", compiled=True)) / _rate(Variant("bf16")) if one.compiled else 1.0)
+    if not one.compiled:
+        return rate
+    eager, compiled = _rate(Variant("bf16")), _rate(Variant("bf16", compiled=True))
+    return min(rate * compiled / eager, 1 / (1 / rate - (1 / eager - 1 / compiled)))
 
 
 def factors(known: Variant, chosen: Variant, units: Collection[str], where: Where) -> tuple[Factor, ...]:
@@ -154,20 +158,21 @@ def device(name: str) -> Device:
 def device_with(name: str, chosen: Variant) -> Device:
     """The shipped device with the program of a training: as measured, or made of what was measured on an H200."""
     published, written = device(name), constants.entry("gpus", name, "--gpu")
-    known, units = Variant(written["precision"]), written["units"]
+    own, units = written.get("own", False), written["units"]
+    known = Variant(written["precision"], compiled=chosen.compiled and not own)
     replayed = chosen.compiled and chosen.precision != "fp16"  # the loss scale of fp16 is a number of the host
     launches_s = 0.0 if replayed else constants.number(constants.table("programs")["launches_s"])
     published = replace(published, launches_s=launches_s, replayed=replayed)
     times = images_per_s(known, units) / images_per_s(chosen, units)
-    if not written.get("own"):
+    if not own:
         label = name if times == 1.0 else f"{name}, whose rate in {known} was that of another program, in {chosen}"
         return published.slower(times, factors(known, chosen, units, "gpu"), label).with_passes(chosen.passes)
     batch, here = reference_batch(name), _known(_with_units(chosen, units), name)
     rate = here or constants.number(written["images_per_s"]) / times
     of_step = measured(name, batch, batch / rate, published.fixed_s)
     doubts = factors(chosen, chosen, units, "host") if here else factors(known, chosen, units, "card")
-    own = replace(published, image_s=of_step.image_s, measured=True, factors=doubts)
-    return replace(own, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
+    ours = replace(published, image_s=of_step.image_s, measured=True, factors=doubts)
+    return replace(ours, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
 
 
 def reference_batch(name: str) -> float:

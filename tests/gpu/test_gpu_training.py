@@ -51,7 +51,7 @@ def train_of(device: torch.device, epochs: int, **keys: Any) -> Train:
     named: Any = device.type
     return Train(
         device=named, model=ModelKeys("resnet-small", {"widths": (8, 16)}), epochs=epochs, batch=64,
-        optimizer=OptimizerKeys("lars", lr=1.0), checkpoint_every_steps=15, **keys,
+        optimizer=OptimizerKeys("lars", lr=1.0), checkpoint_every_steps=15, **{"compile": False, **keys},
     )  # fmt: skip
 
 

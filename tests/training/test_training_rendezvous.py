@@ -41,7 +41,7 @@ def impatient(folder: Path) -> Config:
 def test_a_rank_names_the_missing(tmp_path: Path, said: str) -> None:
     rank = int(said[5])
     with pytest.raises(RendezvousError, match=said):
-        rendezvous.join(impatient(tmp_path), Ranks(rank=rank, world=2, local=rank), "gloo")
+        rendezvous.join(impatient(tmp_path), Ranks(rank=rank, world=2, local=rank), torch.device("cpu"))
 
 
 def test_a_rank_that_waits_for_the_others_ends_at_once_on_sigterm(tmp_path: Path) -> None:

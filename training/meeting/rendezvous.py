@@ -17,9 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore  # torch.distributed has them untyped
 
+from torusrun.training.collectives import device as devices
 from torusrun.training.config import Config, Ranks
 from torusrun.training.files.trusted import put
 from torusrun.training.meeting.addresses import NAME_INTERFACE, RendezvousError, listen
@@ -112,7 +114,7 @@ class NotThere(RendezvousError, PeerLost):
     """Rank 0 did not arrive."""
 
 
-def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
+def join(config: Config, ranks: Ranks, device: torch.device) -> SignedStore:
     """Start torch's default process group; returns the ranks' own store after all have proved that they are ranks.
 
     gloo exchanges its addresses through the signed store. NCCL reads and writes from its own threads, also while the
@@ -122,15 +124,18 @@ def join(config: Config, ranks: Ranks, backend: str) -> SignedStore:
     if config.interface:
         os.environ["GLOO_SOCKET_IFNAME"] = config.interface
         os.environ["NCCL_SOCKET_IFNAME"] = f"={config.interface}"  # without "=" all that begin with this name match
+    nccl = device.type == "cuda"
     plain = _open_store(config, ranks) if ranks.rank == 0 else _find_store(config, ranks)
     secret = Secret(config.token, config.attempt, ranks.world)
     store = SignedStore(plain, secret)
     _prove(store, ranks, timedelta(seconds=config.rendezvous_timeout_s))
     if ranks.rank == 0:  # a later start of the same config must not find this address
         config.rendezvous.unlink(missing_ok=True)
-    own = PrefixStore(secret.name("nccl"), plain) if backend == "nccl" else store
+    own = PrefixStore(secret.name("nccl"), plain) if nccl else store
     _kept.append(store)  # torch does not keep it: see SignedStore
-    dist.init_process_group(backend, store=own, rank=ranks.rank, world_size=ranks.world)
+    bound = device if nccl else None  # NCCL connects at once, and need not guess the device
+    name = devices.backend(device)
+    dist.init_process_group(name, store=own, rank=ranks.rank, world_size=ranks.world, device_id=bound)
     return store
 
 

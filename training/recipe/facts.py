@@ -91,9 +91,14 @@ class Variant:
         return ", ".join([self.precision, *(word for word, holds in named.items() if holds), *passes])
 
 
+def compiles(train: Train, gpu: bool) -> bool:
+    """Whether its network is compiled on a GPU or a CPU that has what this needs; by itself a built-in one on a GPU."""
+    return gpu and train.model.name in MODELS.known if train.compile is None else train.compile
+
+
 def variant(train: Train) -> Variant:
-    """The variant of a training."""
-    return Variant(train.precision, train.compile, train.model.options.get(LAYOUT) is False, train.accumulate)
+    """The variant of a training whose `compile` is decided."""
+    return Variant(train.precision, bool(train.compile), train.model.options.get(LAYOUT) is False, train.accumulate)
 
 
 def program(train: Train) -> str:

@@ -273,10 +273,10 @@ class Train:
         "the first factor of the loss in fp16, by which small gradients survive; rounded to a power of two",
         source="torch.amp.GradScaler, verified",
     )
-    compile: bool = key(
-        False,
+    compile: bool | None = key(
+        None,
         "torch.compile the network, in its first steps (about a minute, at first), and on a GPU replay the steps of "
-        "built-in networks as CUDA graphs; it needs a C++ compiler on a CPU",
+        "built-in networks as CUDA graphs; it needs a C++ compiler; default: built-in networks on a GPU, if it can",
     )
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"

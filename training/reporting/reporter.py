@@ -24,7 +24,7 @@ from torusrun.training.meeting.agree import agreed
 from torusrun.training.progress import Progress
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import ConfigError
-from torusrun.training.reporting import events
+from torusrun.training.reporting import events, start
 from torusrun.training.reporting.exits import EXIT_DONE
 from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat, StepTimes
 from torusrun.training.reporting.metrics import Metrics
@@ -110,6 +110,7 @@ class Reporter:
         self._problems = Problems(learner.data, learner.device)
         self._times = StepTimes(ranks.rank, config.token)
         self._heartbeat = Heartbeat(ranks.rank, config.token)
+        self._first_s: list[float] | None = []  # of the first calls of a step, until they are reported
         self._calls = -1, 0  # the number of the phase, and how often its steps began
 
     def start(self, resumed_from: str | None) -> None:
@@ -124,6 +125,7 @@ class Reporter:
         self._write(
             events.START, resumed_from=resumed_from, world=self._ranks.world, grid=list(self._config.grid),
             device=device.type, backend=devices.backend(device), params=learner.parameters,
+            compiled=learner.form.compiled, start_s=start.parts_s(),
             total_steps=self._total_steps, total_samples=learner.course.total_samples,
             torch=torch.__version__.split("+")[0], python=platform.python_version(), **devices.libraries(device),
         )  # fmt: skip
@@ -141,6 +143,8 @@ class Reporter:
 
     def timed(self, spent_s: float) -> None:
         """Report that the newest steps took `spent_s`."""
+        if self._first_s is not None and len(self._first_s) < FIRST:
+            self._first_s.append(spent_s)
         learner, steps = self._learner, self._learner.progress.steps
         self._times.add(steps, steps - learner.before.steps, spent_s, learner.waited_s(), learner.read_s())
 
@@ -150,8 +154,15 @@ class Reporter:
             events.STEP, total_steps=self._total_steps, total_samples=learner.course.total_samples,
             epoch=round(learner.epochs, 4), loss=round(learner.mean_loss, 5), lr=round(learner.last_rate, 6),
             images_per_s=meter.recent_images_per_s(),
-            **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}),
+            **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}), **self._first(),
         )  # fmt: skip
+
+    def _first(self) -> dict[str, float]:
+        """The time of the attempt's first steps, once: they compile, allocate and choose algorithms."""
+        if self._first_s is None or len(self._first_s) < FIRST:
+            return {}
+        spent_s, self._first_s = sum(self._first_s), None
+        return {"first_steps_s": round(spent_s, 3)}
 
     def epochs(self) -> None:
         """Report the epochs that ended during the newest steps, if any."""

@@ -18,6 +18,7 @@ from torusrun.training.recipe.protocols import Optimizer, complete
 from torusrun.training.recipe.train import Train
 from torusrun.training.reporting.output import warn
 from torusrun.training.step.backward import Backward
+from torusrun.training.step.form import Form
 from torusrun.training.sync import synchronization
 from torusrun.training.sync.gradients import Gradients
 from torusrun.training.sync.synchronization import Synchronization
@@ -31,11 +32,11 @@ class MeanGradient:
     All ranks build it at the same time.
     """
 
-    def __init__(self, config: Config, ranks: Ranks, parts: Parts, backward: Backward) -> None:
+    def __init__(self, config: Config, ranks: Ranks, parts: Parts, backward: Backward, *, form: Form) -> None:
         self._sync, self._planner = synchronization.build(config, ranks, parts.model)
         self._backward, self.optimizer = backward, complete(parts.optimizer, Optimizer)
         self._in_parts, self._clip_norm = steps_in_parts(parts.optimizer), config.train.clip_norm
-        self._waiting = Waiting()
+        self._waiting, self._form = Waiting(), form
         self._replayed = Replayed(self._mean) if replays(config.train, self._sync) else None
 
     def take(self, inputs: Tensor, labels: Tensor, rate: float, stop: bool, steps: int) -> None:
@@ -43,7 +44,7 @@ class MeanGradient:
         if self._planner:
             self._planner.before_step(steps)
         lasting = not stop and (self._planner is None or self._planner.done)  # a graph has one layout, and no request
-        if self._replayed and lasting and self._replayed.replay(inputs, labels):
+        if self._replayed and self._form.compiled and lasting and self._replayed.replay(inputs, labels):
             self._move_at_once([p for p in self._sync.module.parameters() if p.grad is not None], rate)
             return
         self._run_backward(inputs, labels, stop)
@@ -107,9 +108,9 @@ class MeanGradient:
 
 
 def replays(train: Train, sync: Synchronization) -> bool:
-    """Whether steps are replayed as CUDA graphs. The loss scale of fp16 is a number of the host; DDP has its own."""
+    """Whether compiled steps are CUDA graphs: not in fp16, whose scale is a number of the host, and not in DDP."""
     graphs = isinstance(sync, Gradients) and sync.parameters[0].is_cuda and train.precision != "fp16"
-    return graphs and train.compile and train.model.name in names.MODELS.known
+    return graphs and train.model.name in names.MODELS.known
 
 
 def steps_in_parts(optimizer: Optimizer) -> bool:

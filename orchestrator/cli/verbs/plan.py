@@ -253,8 +253,20 @@ def _training(planned: Plan) -> dict[str, str]:
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
     what = f"{train.model.name} on {train.data.name}, {counted(train.epochs, 'epoch')}"
     reduced = f"\n{'':12}".join(textwrap.wrap(all_reduces.words(planned), WIDTH))
-    rows = {"training": f"{what}, batch {batch}, lr {rate}", "all-reduce": reduced, **_without_steps(train)}
+    rows = {"training": f"{what}, batch {batch}, lr {rate}", "all-reduce": reduced}
+    rows |= {**_compiled(planned), **_without_steps(train)}
     return {"recipe": _recipe(planned), **rows} if train.recipe else rows
+
+
+def _compiled(planned: Plan) -> dict[str, str]:
+    """That the first step takes longer, if the network is compiled."""
+    from torusrun.training.recipe.facts import compiles
+
+    gpus, train = planned.site.gpus > 0, planned.run.train
+    if train.device == "cpu" or not compiles(train, gpus):
+        return {}
+    least = " (train.compile: false starts sooner)" if train.compile is None else ""
+    return {"compiled": f"the first step takes about a minute, in later attempts some seconds{least}"}
 
 
 def _without_steps(train: Train) -> dict[str, str]:

@@ -28,7 +28,7 @@ from torusrun.orchestrator.place.placement.arrange import Charge
 from torusrun.orchestrator.place.placement.choose import GRADIENT_BYTES
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.training.recipe.facts import LAYOUT, program, read_program, variant
+from torusrun.training.recipe.facts import LAYOUT, compiles, program, read_program, variant
 from torusrun.training.recipe.train import ModelKeys, Train
 from torusrun.training.schedule import Course
 
@@ -84,10 +84,10 @@ def gpus_here(scheduler: str) -> str | None:
 def train_of(plan: Plan, other: Otherwise) -> Train:
     """The training that is predicted. Another network takes channels last, as published ones, if the run is silent."""
     train = plan.run.train
-    if not other.workload:
-        return train
-    known = train.model.options.get(LAYOUT, True)
-    return replace(train, model=ModelKeys(other.workload, {LAYOUT: known} if other.workload in FOR_PHOTOGRAPHS else {}))
+    if other.workload:
+        layout = {LAYOUT: train.model.options.get(LAYOUT, True)} if other.workload in FOR_PHOTOGRAPHS else {}
+        train = replace(train, model=ModelKeys(other.workload, layout))
+    return replace(train, compile=compiles(train, bool(other.gpu or plan.site.gpus)))
 
 
 def device_of(plan: Plan, trained: Workload, other: Otherwise) -> Device:
