@@ -1,7 +1,7 @@
 """The all-reduce that `train.sync.all_reduce: auto` takes, against gloo's own and the torus, at each size.
 
-`python -m benchmarks.reduce_choice [ROUNDS] [FABRIC]` as root; FABRIC is 1 or 2, or both are measured. On shaped racks
-as in `benchmarks.allreduce`: first the ranks measure both as `torusrun calibrate` does, which gives the limits; then
+`python -m benchmarks.reduce_choice [ROUNDS] [FABRIC]` as root; FABRIC is 1, 2 or 3; all by default. On shaped racks as
+in `benchmarks.allreduce`: first the ranks measure both as `torusrun calibrate` does, which gives the limits; then
 all three are timed anew, in turn. A time is that of the slowest rank, the least of the rounds: load only adds to it.
 """
 
@@ -28,6 +28,7 @@ SIZES_BYTES = tuple(2**power for power in (12, 14, 16, 18, 19, 20, 21, 22))
 FABRICS: dict[str, tuple[Fabric, tuple[int, ...]]] = {
     "1": (Fabric(ONE_RACK, 2, NODE_BITS_PER_S), (2, 4)),
     "2": (Fabric(TWO_RACKS, 2, NODE_BITS_PER_S / 2), (2, 2, 2)),
+    "3": (Fabric({"ra": ["n1"]}, 4, NODE_BITS_PER_S), (2, 2)),  # within one node, over no link
 }
 
 
@@ -46,9 +47,8 @@ def compared(dims: Sequence[int], rounds: int, rank: int) -> dict[str, Any]:
 def main() -> None:
     rounds, asked = int(sys.argv[1]) if len(sys.argv) > 1 else 9, sys.argv[2:] or list(FABRICS)
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {time.strftime('%F')}, 2 cores")
-    print(
-        f"nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s, fp32, least of {rounds} or more; ratios are the choice's time over"
-    )
+    links = f"nodes {NODE_BITS_PER_S / 1e6:.0f} Mbit/s, fp32, least of {rounds} or more times"
+    print(f"{links}; /: time of the choice over another")
     for fabric, dims in (FABRICS[name] for name in asked):
         with ShapedRacks(fabric.racks, NODE_BITS_PER_S, fabric.uplink_bits_per_s) as lab:
             found = together(lab, fabric.best, fabric.per_node, partial(compared, dims, rounds))

@@ -14,6 +14,7 @@ import pytest
 from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, launched, read_lines
 
 from tests.waiting import until
+from torusrun.training.recipe.train import SyncKeys
 from torusrun.training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
 
 GRID = (2, 2)
@@ -103,6 +104,28 @@ def test_sigterm_to_one_rank_stops_all_with_a_checkpoint(undisturbed: Path, tmp_
     resumed = finish(config(tmp_path, GRID, attempt=2, **TINY))
     assert resumed.events("start")[0]["resumed_from"] == f"step-{stop['step']:08d}", f"{why}: steps were lost"
     assert_same_state(tmp_path, undisturbed, TINY_STEPS, why)
+
+
+def test_a_resumed_attempt_takes_the_same_all_reduce_at_each_size(tmp_path: Path, chance: Random) -> None:
+    """Some buckets travel by the library's own all-reduce, others by the torus, whose sums have another order."""
+    step, ends = chance.randrange(2, TINY_STEPS - 10), dict[str, Path]()
+    own = {**TINY, "sync": SyncKeys(buckets="fujitsu"), "trace": True}
+    by_size = [{"from_bytes": 0, "all_reduce": "flat"}, {"from_bytes": 100_000, "all_reduce": "torus"}]
+    for name in ("whole", "stopped"):
+        ends[name] = tmp_path / name
+        ends[name].mkdir()
+        first = {**config(ends[name], GRID, **own), "by_size": by_size}
+        with launched(first, hold=[step] if name == "stopped" else []) as launch:
+            if name == "stopped":
+                launch.wait_until_held(step)
+                launch.ranks[0].send_signal(signal.SIGTERM)
+                launch.release(step)
+            assert set(launch.codes()) == {75 if name == "stopped" else 0}, launch.stderr_text
+    finish({**config(ends["stopped"], GRID, attempt=2, **own), "by_size": by_size})
+    for attempt in (1, 2):
+        head = read_lines(ends["stopped"] / f"attempts/{attempt}/trace.jsonl")[0]
+        assert {bucket["all_reduce"] for bucket in head["buckets"]} == {"flat", "torus"}
+    assert_same_state(ends["stopped"], ends["whole"], TINY_STEPS, f"stopped at about step {step}")
 
 
 def test_torn_checkpoints_are_passed_over(undisturbed: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """
-A job on the run's nodes measures the compute time of a rank, and the intra-node and inter-node links. The fitted values
-are written beside the site's file, where plan and predict read them.
+A job on the run's nodes measures the compute time of a rank, the intra-node and inter-node links, and the library's own
+all-reduce against the torus. The values are written beside the site's file, where plan and predict read them.
 
 examples:
   torusrun calibrate examples/digits.yaml
