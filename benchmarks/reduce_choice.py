@@ -21,9 +21,9 @@ from benchmarks.shaped_ranks import together
 from torusrun.orchestrator.place.cost.by_size import quicker
 from torusrun.training import measure
 from torusrun.training.collectives.all_reduce import build
+from torusrun.training.collectives.interface import AllReduce
 
 CPU = torch.device("cpu")
-SHORT_BYTES = 2**20  # below it more rounds: what disturbs them takes longer than they do
 SIZES_BYTES = tuple(2**power for power in (12, 14, 16, 18, 19, 20, 21, 22))
 FABRICS: dict[str, tuple[Fabric, tuple[int, ...]]] = {
     "1": (Fabric(ONE_RACK, 2, NODE_BITS_PER_S), (2, 4)),
@@ -36,11 +36,14 @@ def compared(dims: Sequence[int], rounds: int, rank: int) -> dict[str, Any]:
     """The limits by a measurement, and the least times of gloo's own, the torus and the choice in another one."""
     both = build("flat", tuple(dims)), build("torus", tuple(dims))
 
-    spans = quicker([(size, *measure.both_s(both, torch.ones(size // 4), CPU)) for size in SIZES_BYTES])
-    chosen, rows = build("auto", tuple(dims), spans=spans), list[tuple[float, ...]]()
-    for size in SIZES_BYTES:
-        measure.REPEATS = 1 + rounds * min(20, max(1, SHORT_BYTES // size))  # a first one is left out
-        rows.append((size, *measure.both_s((*both, chosen), torch.ones(size // 4), CPU)))
+    def times(several: Sequence[AllReduce], repeats: int) -> list[tuple[float, ...]]:
+        often = {size: repeats * (measure.OFTEN if size < measure.SHORT_BYTES else 1) for size in SIZES_BYTES}
+        return [
+            (size, *measure.least_s(several, torch.ones(size // 4), CPU, repeats)) for size, repeats in often.items()
+        ]
+
+    spans = quicker(times(both, measure.REPEATS))
+    rows = times((*both, build("auto", tuple(dims), spans=spans)), rounds + 1)  # a first one is left out
     return {"spans": [(span.from_bytes, span.all_reduce) for span in spans], "rows": rows}
 
 
