@@ -98,8 +98,8 @@ def main(arguments: list[str]) -> int:
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     own = (config, ranks, device, parts)
-    links = (*_links(ranks, device), *all_reduces(config, ranks, device))
-    for found in (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own), *links):
+    alone = (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own))  # before there are many groups
+    for found in (*alone, *_links(ranks, device), *all_reduces(config, ranks, device)):
         metrics.write(events.MEASURED, step=0, **found)
     recorded = record_done(config, ranks, device, Progress(steps=1))
     if recorded:

@@ -15,7 +15,7 @@ from typing import Any
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.shown.numbers import size
-from torusrun.orchestrator.keys.kinds import SPREADS
+from torusrun.orchestrator.keys.kinds import LINE, SPREADS
 from torusrun.orchestrator.keys.load import load, measured_at, measured_place
 from torusrun.orchestrator.keys.measured import DataTimes, Measured, ModelTimes
 from torusrun.orchestrator.keys.site import SiteMeasurements
@@ -189,9 +189,11 @@ def _all_reduces(rows: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[tuple[fl
     if not rows:
         return "", ()
     try:
-        over = measured_as(*(rows[0][name] for name in ("grid", "nodes", "library", "wire")))
-        times = ((row["bytes"], row["library_s"] * 1e6, row["torus_s"] * 1e6) for row in rows)
-        return over, tuple((size, round(library, 3), round(torus, 3)) for size, library, torus in times)
+        over = LINE.parse(measured_as(*(rows[0][name] for name in ("grid", "nodes", "library", "wire"))))
+        times = [(row["bytes"], row["library_s"], row["torus_s"]) for row in rows]
+        if not all(1 <= size <= MOST_BYTES and LEAST_S <= min(of) <= max(of) <= MOST_S for size, *of in times):
+            raise ValueError
+        return over, tuple((size, round(library * 1e6, 3), round(torus * 1e6, 3)) for size, library, torus in times)
     except (KeyError, TypeError, ValueError):
         raise UserError(f"a measured all-reduce must have its grid and its times: {str(rows[0])[:80]}") from None
 

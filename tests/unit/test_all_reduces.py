@@ -121,7 +121,13 @@ def test_measurements_of_other_wires_stay(measured: Path, tmp_path: Path) -> Non
     ]
 
 
-def test_a_damaged_row_is_named(run_file: Path, tmp_path: Path) -> None:
-    damaged = run_that_measured(tmp_path, rows(torus_s="much"))
+@pytest.mark.parametrize(
+    "damage", [{"torus_s": "much"}, {"library_s": 1e400}, {"bytes": 0}, {"grid": None}, {"library": "gloo\nnode: {}"}]
+)
+def test_a_damaged_row_is_named_and_nothing_written(
+    run_file: Path, site_file: Path, tmp_path: Path, damage: dict[str, Any]
+) -> None:
+    damaged = run_that_measured(tmp_path, rows(**damage))
     with pytest.raises(UserError, match="a measured all-reduce must have its grid and its times"):
         measurements.keep(str(run_file), damaged, site=None, settings=[])
+    assert not site_file.with_suffix(".measured").exists()
