@@ -21,6 +21,7 @@ from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.training.recipe.facts import Variant
 
+BEST_KNOWN = "h200"  # the card with the most measured programs, of which the others' are made
 Where = Literal["host", "card", "gpu", "processor"]
 OTHER_HOST = "the rate is that of torusrun on one card of this type, with other versions"
 OTHER_PROGRAM = "{} beside {} was measured on another GPU (`torusrun calibrate` measures yours)"
@@ -47,7 +48,7 @@ def images_per_s(chosen: Variant, units: Collection[str]) -> float:
 def factors(known: Variant, chosen: Variant, units: Collection[str], where: Where) -> tuple[Factor, ...]:
     """The doubts of a rate for `chosen` that was made of a rate for `known`, in the place that is predicted.
 
-    A "host" has the card on which `chosen` was measured, a "card" is the one of `known`, a "gpu" is another one.
+    A "host" has the card on which the two were compared, a "card" is the one of `known`, a "gpu" is another one.
     """
     reasons = []
     same = replace(known, passes=1) == replace(chosen, passes=1)
@@ -71,7 +72,7 @@ def _words(chosen: Variant) -> str:
     return str(replace(chosen, passes=1))
 
 
-def _known(chosen: Variant, card: str = "h200") -> float | None:
+def _known(chosen: Variant, card: str = BEST_KNOWN) -> float | None:
     written = constants.table("programs")["images_per_s"][card].get(str(chosen))
     return constants.number(written) if written else None
 
@@ -170,7 +171,7 @@ def device_with(name: str, chosen: Variant) -> Device:
     batch, here = reference_batch(name), _known(_with_units(chosen, units), name)
     rate = here or constants.number(written["images_per_s"]) / times
     of_step = measured(name, batch, batch / rate, published.fixed_s)
-    doubts = factors(chosen, chosen, units, "host") if here else factors(known, chosen, units, "card")
+    doubts = factors(known, chosen, units, "host" if here or name == BEST_KNOWN else "card")
     ours = replace(published, image_s=of_step.image_s, measured=True, factors=doubts)
     return replace(ours, name=f"{name} with torusrun in {chosen}").with_passes(chosen.passes)
 

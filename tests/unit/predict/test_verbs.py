@@ -203,6 +203,12 @@ def test_what_was_measured_on_an_h200_alone_is_doubtful_on_an_h100(home: Path, c
     assert any("on one card" in why for why in said) and any("tf32 beside bf16 was measured on" in why for why in said)
 
 
+def test_what_was_not_measured_on_an_h200_is_made_of_what_was(home: Path, capsys: Said) -> None:
+    found = with_keys(capsys, "h200", "train.precision=fp16", "train.compile=true")
+    said = [doubt["why"] for doubt in found["doubts"]]
+    assert any("measured nowhere" in why for why in said) and not any("another GPU" in why for why in said)
+
+
 @pytest.mark.parametrize(
     ("gpu", "compiled", "step_s"),
     [("h200", "true", 0.00765), ("h100", "true", 0.00838), ("h200", "false", 0.03008), ("h100", "false", 0.0381)],
