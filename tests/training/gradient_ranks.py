@@ -84,8 +84,8 @@ def learner(
     read, ranks = settings(rank, folder, sync=SyncKeys(**sync), **(changes or {}))
     made = of(replace(read, grid=grid), ranks, Points(), Network(rank, branch))
     reduce = getattr(made.steps._sync, "all_reduce", None)
-    if isinstance(reduce, all_reduce.Hybrid):
-        reduce.limit_bytes = 200  # so that some of these buckets are long
+    if isinstance(reduce, all_reduce.BySize):  # so that some of these buckets are long
+        reduce._spans = tuple(replace(span, from_bytes=min(span.from_bytes, 200)) for span in reduce._spans)
     return made
 
 
