@@ -107,9 +107,9 @@ class MissingGradient(RuntimeError):
 class Gradients:
     """The gradients of `module`, averaged over all ranks. A step: `clear`, forward, `begin`, backward, `arriving`.
 
-    Every parameter's `.grad` is a view of its bucket's vector: backward adds into it, and nothing is copied. All ranks
-    reduce their buckets, one at first, in the order of the layout: a bucket that is complete early waits for those
-    before it.
+    Backward makes the gradients anew; those of a complete bucket are copied into its vector together, and every `.grad`
+    is then a view of it. To add each to the vector would be a launch for each, and more to read. All ranks reduce their
+    buckets, one at first, in the order of the layout: a bucket that is complete early waits for those before it.
     Parameters that need no gradient at the construction are left out. The extras travel in the first bucket, or before
     all buckets through `apart`; `statistics` are the travelling ones, None for all. Raises ValueError if parameters
     have several dtypes, or none learns.
@@ -132,7 +132,6 @@ class Gradients:
         self._rank = rank
         self._extras = Extras(module, statistics)
         self.buckets: list[Bucket] = []
-        self._views: list[Tensor] = []
         self._seen: set[int] = set()
         self._started, self._reducing = 0, False
         self.watch: ReadyTimes | None = None
@@ -141,7 +140,7 @@ class Gradients:
             parameter.register_post_accumulate_grad_hook(self._hook(number))  # type: ignore[no-untyped-call]
 
     def lay_out(self, layout: Layout) -> None:
-        """Put the gradients, all zero, into the buckets of `layout`; all ranks call it between the same two steps."""
+        """Put the gradients into the buckets of `layout`; all ranks call it between the same two steps."""
         dtype, extras, self.buckets = self.parameters[0].dtype, self._extras, []
         if self._apart:
             self.buckets.append(Bucket((), extras.like, self._apart, torch.float32))
@@ -151,8 +150,6 @@ class Gradients:
             self.buckets.append(Bucket(numbers, [*like, *travelling], self.all_reduce, dtype))
         extras.lay(self.buckets[0].others)
         self._bucket_of = {number: bucket for bucket in self.buckets for number in bucket.numbers}
-        views = {n: view for bucket in self.buckets for n, view in zip(bucket.numbers, bucket.gradients, strict=True)}
-        self._views = [views[number] for number in range(len(views))]
         self.clear()
 
     def facts(self) -> list[dict[str, object]]:
@@ -160,11 +157,9 @@ class Gradients:
         return [bucket.facts() for bucket in self.buckets]
 
     def clear(self) -> None:
-        """Set all gradients to zero, before the first forward pass of a step."""
-        for bucket in self.buckets:
-            bucket.vector.zero_()
-        for parameter, view in zip(self.parameters, self._views, strict=True):
-            parameter.grad = view
+        """Forget all gradients, before the first forward pass of a step."""
+        for parameter in self.parameters:
+            parameter.grad = None
         self._seen.clear()
         self._extras.hold()
 
@@ -195,6 +190,7 @@ class Gradients:
             bucket.waiting_for.clear()
         self._start_complete()
         if len(self.buckets) == 1:  # by this thread, which has no other work
+            self._gather(self.buckets[0])
             self.buckets[0].reduce()
         for bucket in self.buckets:
             bucket.wait()
@@ -216,18 +212,14 @@ class Gradients:
 
         def arrived(parameter: Tensor) -> None:
             if gradients := mine():
-                gradients._arrived(number, parameter)
+                gradients._arrived(number)
 
         return arrived
 
-    def _arrived(self, number: int, parameter: Tensor) -> None:
+    def _arrived(self, number: int) -> None:
         self._seen.add(number)
-        if not self._reducing:
-            return
-        if parameter.grad is not self._views[number]:  # something, such as zero_grad, has set it to None
-            self._views[number].copy_(parameter.grad)  # type: ignore[arg-type]
-            parameter.grad = self._views[number]
-        self._complete(number)
+        if self._reducing:
+            self._complete(number)
 
     def _complete(self, number: int) -> None:
         waiting_for = self._bucket_of[number].waiting_for
@@ -244,5 +236,14 @@ class Gradients:
     def _start_complete(self) -> None:
         """Start the complete buckets, in order; a single bucket is complete only when backward ends."""
         while self._started < len(self.buckets) > 1 and not self.buckets[self._started].waiting_for:
+            self._gather(self.buckets[self._started])
             self.buckets[self._started].start()
             self._started += 1
+
+    def _gather(self, bucket: Bucket) -> None:
+        """Copy the gradients of a complete bucket into its vector."""
+        parameters = [self.parameters[number] for number in bucket.numbers]
+        made = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        _copy(bucket.gradients, [gradient.to_dense() if gradient.is_sparse else gradient for gradient in made])
+        for parameter, view in zip(parameters, bucket.gradients, strict=True):
+            parameter.grad = view
