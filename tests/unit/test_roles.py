@@ -161,7 +161,7 @@ def test_roles_that_have_more_ranks_than_cores_together_are_refused(tmp_path: Pa
     text = GRPO.replace("gpus: 1,", "gpus: 1, ranks_per_node: 3,")
     site = replace(SLURM, node=Node(ranks=4, gpus=4, gpu_cores=("0", "1", "2", "2")))
     (wrong,) = misfits(planned(tmp_path, text).run, site)
-    assert wrong[1].endswith("'rollout' and 'judge' have more ranks than cores beside their GPUs: 2")
+    assert "'rollout' and 'judge' are bound to the same cores of a node (2), which are too few for" in wrong[1]
 
 
 @given(st.text(alphabet="{}portulas. \"':\\$x"))

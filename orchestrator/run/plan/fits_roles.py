@@ -103,7 +103,7 @@ def _of_service(run: RunSpec, site: Site, name: str, role: Role, known: Sequence
 
 
 def _shares(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
-    """Every role on whose nodes the roles take more GPUs than a node has, or more ranks than cores beside them."""
+    """Every role on whose nodes the roles take more GPUs than a node has, or the same cores."""
     for name in (main_name(run), *services(run)):
         if home(run, site, name) != name:
             continue
@@ -121,4 +121,5 @@ def _shares(run: RunSpec, site: Site) -> Iterator[tuple[str, str]]:
             key = f"roles.{next(other for other in reversed(sharing) if other in run.roles)}.ranks_per_node"
             where = ",".join(number_ranges([*map(str, twice)]))
             named = " and ".join(map(repr, sharing))
-            yield key, f"'{key}': {named} have more ranks than cores beside their GPUs: {where}"
+            why = f"{named} are bound to the same cores of a node ({where}), which are too few for their ranks"
+            yield key, f"'{key}': {why}; lower it, or correct node.gpu_cores of the site"
