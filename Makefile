@@ -10,7 +10,7 @@ FROM_INDEX = --retries 2 --timeout 15 --extra-index-url '$(TORCH_INDEX)'
 
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
-.PHONY: demo test test-labs fast check measure bench gpu browser pictures fresh clean
+.PHONY: demo test test-labs fast check measure bench gpu browser pictures fresh pyz clean
 
 demo: $(VENV)/train
 	torusrun submit examples/digits.yaml --wait
@@ -34,6 +34,10 @@ check: $(VENV)/dev
 # The size of the code, the command line, the keys and the pages.
 measure: $(VENV)/dev
 	python -m benchmarks.measure
+
+# One file with all that torusrun needs but Python itself.
+pyz: $(VENV)/dev
+	python -m torusrun.orchestrator.remote.archive torusrun.pyz
 
 # The README's commands in a minimal Debian, as root: about 40 minutes on two cores.
 fresh:

@@ -6,7 +6,6 @@ What we ask gets a clean environment, in English. A job gets the user's own: our
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from itertools import chain
 
@@ -50,6 +49,8 @@ def safe(environment: Mapping[str, str]) -> dict[str, str]:
 
 def which(*names: str, environment: Mapping[str, str] | None = None) -> str | None:
     """The path of the first of these programs that is in a folder of PATH (default: our own), or None."""
+    import shutil  # with its compressions, many files: `status` needs none
+
     places = _programs(os.environ if environment is None else environment)
     return next((path for name in names if (path := shutil.which(name, path=places))), None)
 

@@ -8,7 +8,6 @@ program, so that tests can check how often a scheduler is queried.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import signal
@@ -245,6 +244,8 @@ def start(
     caller's session; with `own_group` it gets its own process group. It inherits the descriptors `keep`. If the caller
     dies first, the kernel sends it the signal `parent_death`, so that no program is left behind.
     """
+    import ctypes  # noqa: F401  # before the fork: an import after it could wait for a thread that is not there
+
     return _started(
         argv,
         stdin=subprocess.DEVNULL,
@@ -282,6 +283,8 @@ def _begin(parent_death: signal.Signals, own_group: bool) -> None:
 
 def die_with_parent(number: signal.Signals) -> None:
     """Ask the kernel to send the signal `number` to this process when its parent dies."""
+    import ctypes
+
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 

@@ -94,7 +94,7 @@ def _listed_writer(folder: str) -> str:
 
 def is_stranger(user: int) -> bool:
     """Whether a user is neither that of this process nor the system."""
-    return user not in (os.geteuid(), ROOT, _unmapped())
+    return user not in (os.geteuid(), ROOT) and user != _unmapped()
 
 
 def _unmapped() -> int:

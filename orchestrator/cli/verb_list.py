@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
+import sys
 from collections.abc import Callable
 
 from torusrun.orchestrator.base.errors import UserError
@@ -147,6 +149,16 @@ class Parser(argparse.ArgumentParser):
         return did_you_mean(option, (name for action in self._actions for name in action.option_strings))
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """What writes a help. argparse makes one for every option, and would import shutil for the width alone."""
+    try:
+        output = sys.__stdout__.fileno() if sys.__stdout__ else -1
+        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(output).columns)
+    except (OSError, ValueError):
+        columns = 0
+    return argparse.RawDescriptionHelpFormatter(prog, width=(columns if columns > 0 else 80) - 2)
+
+
 def top_parser() -> argparse.ArgumentParser:
     """The parser of what comes before a verb. Its help lists the verbs."""
     listing = "\n\n".join(
@@ -156,7 +168,7 @@ def top_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="torusrun",
         usage="torusrun VERB ...",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
         description=f"Run multi-node trainings from one YAML file; watch and resume them.\n\n{listing}",
         epilog=EPILOG,
     )
@@ -185,7 +197,7 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     module = module_of(verb)
     parser = Parser(
         prog=f"torusrun {verb}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
         epilog=module.__doc__,
     )

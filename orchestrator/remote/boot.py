@@ -9,12 +9,13 @@ refused. Once it is installed, it also runs a verb on a terminal: its argument h
 
 # ruff: noqa: UP031 (an older Python must get as far as the message that it is too old)
 
-import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # without `typing` and json: `torusrun.pyz` starts with this text, too
 if TYPE_CHECKING:
+    from typing import Any
+
     from torusrun.orchestrator.base.strangers import objection
 
 OLDEST = (3, 10)
@@ -39,7 +40,9 @@ def home() -> str:
     return os.path.join(named if os.path.isabs(named) else os.path.expanduser("~/.local/share"), "torusrun")
 
 
-def answer(out: Any, **values: Any) -> None:
+def answer(out: "Any", **values: "Any") -> None:
+    import json
+
     out.write(json.dumps(values).encode() + b"\n")
     out.flush()
 
@@ -47,7 +50,7 @@ def answer(out: Any, **values: Any) -> None:
 def old(found: str, wanted: str) -> bool:
     """Whether a version such as '3.1.6' is older than another one; only its first two numbers count."""
 
-    def numbers(version: str) -> Any:
+    def numbers(version: str) -> "Any":
         parts = (version.split(".") + ["0"])[:2]
         return [int("".join(c for c in part if c.isdigit()) or 0) for part in parts]
 
@@ -65,20 +68,26 @@ def lacks(package: str, module: str, at_least: str) -> bool:
         return True
 
 
-def install(folder: str, size: int, sha256: str, reads: Any) -> None:
+def install(folder: str, size: int, sha256: str, reads: "Any") -> None:
     """Read an archive of this size from `reads` and unpack it into `folder`, whole or not at all."""
     import hashlib
     import io
-    import shutil
-    import tempfile
-    import zipfile
 
     content = reads.read(size)
     if hashlib.sha256(content).hexdigest() != sha256:
         raise OSError("the archive arrived damaged")
+    unpack(folder, io.BytesIO(content))
+
+
+def unpack(folder: str, packed: "Any") -> None:
+    """Unpack an archive, a path or an open file, into `folder`, whole or not at all."""
+    import shutil
+    import tempfile
+    import zipfile
+
     unfinished = tempfile.mkdtemp(prefix=".", dir=home())
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with zipfile.ZipFile(packed) as archive:
             archive.extractall(unfinished)
         os.chmod(unfinished, 0o700)
         try:
@@ -94,12 +103,16 @@ def use(folder: str) -> None:
     """Make this Python and its child processes import torusrun and their missing packages from `folder`."""
     lacking = [os.path.join(folder, NEEDS, package[0]) for package in PACKAGES if lacks(*package)]
     sys.path[:] = [folder] + sys.path + lacking
+    pass_on([folder] + lacking)
+
+
+def pass_on(own: "Any") -> None:
+    """Let child processes and jobs import from these folders, before all others."""
     inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
-    own = [folder] + lacking
     os.environ["PYTHONPATH"] = os.pathsep.join(own + [entry for entry in inherited if entry not in own])
 
 
-def rest() -> Any:
+def rest() -> "Any":
     """What follows once torusrun can be imported."""
     import importlib
 
@@ -108,6 +121,8 @@ def rest() -> Any:
 
 def carry_out() -> int:
     """Read a request from the standard input, and answer it; the exit code."""
+    import json
+
     reads, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that no other output gets into the answer
     out.write(MARK)

@@ -5,8 +5,6 @@ All ranks take each step together, so rank 0 reports for all. Nothing here waits
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import socket
 import time
@@ -18,6 +16,9 @@ TELL_S = 2.0
 
 def address(token: str) -> str:
     """The address in Linux's abstract namespace; without the attempt's token no other process can take it first."""
+    import hashlib
+    import hmac
+
     return "\0torusrun-" + hmac.new(token.encode(), b"step times", hashlib.sha256).hexdigest()[:32]
 
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, TypeVar
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -164,6 +163,8 @@ def slow_ranks(steps: Mapping[str, Sequence[RankSteps]]) -> Slow | None:
 
 def _ratio(rank: int, known: Mapping[int, float]) -> float:
     """The time of a rank by the median of the others; 0 without others, or if they take no time."""
+    from statistics import median
+
     others = [time_s for other, time_s in known.items() if other != rank]
     usual_s = median(others) if others else 0.0
     return known[rank] / usual_s if usual_s > 0 else 0.0

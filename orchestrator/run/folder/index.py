@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,13 +50,19 @@ def forget(run: RunFolder) -> None:
     """Remove a run that is not at work. It is renamed first, so that a part of it never looks like a run."""
     with contextlib.suppress(OSError):
         run.folder.rename(run.removed)
-    shutil.rmtree(run.removed, ignore_errors=True)
+    _remove(run.removed)
     if run.removed.exists():
         return
     if run.sweep and not any(run.sweep.glob(f"*{run.sweep.name}.*")):  # it was the last member
-        shutil.rmtree(run.sweep, ignore_errors=True)
+        _remove(run.sweep)
     if made_ns(run) is not None:  # else the link is that of another run, of which this folder is a copy
         (place() / run.run_id).unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def forget_sweep(members: Sequence[RunFolder]) -> None:
@@ -66,7 +71,7 @@ def forget_sweep(members: Sequence[RunFolder]) -> None:
     unfinished = members[0].unfinished.parent
     with contextlib.suppress(OSError):
         folder.rename(unfinished)
-    shutil.rmtree(unfinished, ignore_errors=True)
+    _remove(unfinished)
     if not unfinished.exists():
         for run in members:
             (place() / run.run_id).unlink(missing_ok=True)

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
@@ -206,6 +205,8 @@ Ending = TypeVar("Ending", End, Status)
 
 def no_room(folder: Path) -> bool:
     """Whether the disk of a folder is nearly full."""
+    import shutil  # this and its like import what `status` has no use for
+
     try:
         return shutil.disk_usage(folder).free < SMALLEST_FREE_BYTES
     except OSError:

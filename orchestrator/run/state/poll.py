@@ -37,7 +37,7 @@ from torusrun.orchestrator.schedulers.words import whole
 DEFAULT_TIMEOUT_S = 30.0
 PATIENCE_S = 5.0  # after this a user believes that `status` hangs; a healthy scheduler answers in a second or two
 NO_MORE_JOBS = "its jobs are over"
-FEW = 20  # for so few runs, reading their folders is faster than reading the list of runs that are over
+FEW = 1  # for one run, reading its folder is faster than reading the list of runs that are over
 
 
 def views(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -67,6 +66,8 @@ def _pulse_age_s(attempt: Attempt, now_s: float) -> float:
 
 def ahead_s(folder: Path) -> float:
     """Seconds by which the clock of the file system of `folder` is ahead of this machine's; 0.0 if it is unknown."""
+    import tempfile
+
     try:
         clocks = folder.stat().st_dev, round(time.time() - time.monotonic())
         if clocks not in _known or time.monotonic() > _known[clocks][0] + KEPT_S:
