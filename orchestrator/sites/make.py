@@ -10,6 +10,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import write_text
+from torusrun.orchestrator.keys.editors import schema_line
 from torusrun.orchestrator.keys.kinds import NAME
 from torusrun.orchestrator.keys.load import site_folders
 from torusrun.orchestrator.keys.problems import SpecError
@@ -45,6 +46,7 @@ def make(name: str | None, choices: Choices, *, force: bool = False, compose: Co
     _free(place, force)
     _check(made, place)
     private.make(place.parent)
+    made = schema_line("site") + made
     write_text(place, made)
     return Written(name, place, made)
 

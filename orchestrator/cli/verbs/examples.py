@@ -1,11 +1,13 @@
 """
 EXAMPLE is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its
-program, beside it. Nothing is overwritten.
+program, beside it. Nothing is overwritten. --skill prints a skill (SKILL.md) for
+agents that are language models: verbs, JSON, exit codes, and a safe order.
 
 examples:
   torusrun examples
   torusrun examples digits
   torusrun examples programs/ddp --save ddp.yaml
+  torusrun examples --skill
 """
 
 from __future__ import annotations
@@ -19,8 +21,16 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import DONE, UserError, explained
-from torusrun.orchestrator.base.shipped import examples
+from torusrun.orchestrator.base.shipped import examples, shipped
 from torusrun.orchestrator.base.terminal.remarks import result
+
+SKILL = """---
+name: torusrun
+description: >-
+  Submits, follows, explains and resumes multi-node trainings and other programs on Slurm, PBS, Grid Engine or this
+  machine with the command torusrun. Use it for jobs on such a cluster, and for runs that wait, failed or are over.
+---
+"""
 
 
 def prints_json(args: argparse.Namespace) -> bool:
@@ -31,11 +41,17 @@ def prints_json(args: argparse.Namespace) -> bool:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="EXAMPLE", nargs="?", help="the example to print; default: list all")
     parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE instead of printing it")
+    parser.add_argument("--skill", action="store_true", help="print a file of facts for agents instead, as a skill")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     found = examples()
+    if args.skill:
+        if args.name or args.save:
+            raise UserError("--skill prints a file of its own: leave out the example and --save")
+        print(json.dumps({"schema": 1, "skill": _skill()}, indent=1) if args.json else _skill(), end="")
+        return DONE
     if args.name is None:
         if args.save is not None:
             raise UserError("--save writes one example: write its name before it")
@@ -53,6 +69,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(text, end="")
     return DONE
+
+
+def _skill() -> str:
+    """docs/agents.md as a skill: links into the documentation, which is not installed, are plain text."""
+    page = (shipped("templates") / "agents.md").read_text(encoding="utf-8")
+    return SKILL + re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", page)
 
 
 def _list(known: Mapping[str, Path], *, as_json: bool) -> int:
@@ -76,6 +98,7 @@ def _about(text: str) -> str:
 
 def _save(path: Path, text: str, name: str) -> None:
     """Write an example and the files of its folder that it names. Raises UserError if one of them exists."""
+    from torusrun.orchestrator.keys.editors import schema_line
     from torusrun.orchestrator.keys.paths import absolute
 
     file = absolute(name)
@@ -87,7 +110,8 @@ def _save(path: Path, text: str, name: str) -> None:
     try:
         for target, source in new.items():
             with explained(f"--save {name}: {target} cannot be written", UserError):
-                private.write_new(target, source.read_bytes())
+                line = schema_line("run") if target == file else ""
+                private.write_new(target, line.encode() + source.read_bytes())
             made.append(target)
     except BaseException:
         for target in made:

@@ -91,6 +91,7 @@ def _name(command: list[str]) -> str:
 def _save(args: argparse.Namespace, typed: TypedRun) -> int:
     """Write the run file. Read in its folder, it has the same run."""
     from torusrun.orchestrator.base import private
+    from torusrun.orchestrator.keys.editors import schema_line
     from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.run.plan.plan import plan
 
@@ -98,7 +99,7 @@ def _save(args: argparse.Namespace, typed: TypedRun) -> int:
         raise UserError("--save submits nothing: leave out the options of a submission")
     plan(typed, settings=args.settings, later=bool(args.after or args.after_any))
     file = absolute(args.save)
-    text = typed.text([*args.settings, *_moved(typed, args.settings, file.parent)])
+    text = schema_line("run") + typed.text([*args.settings, *_moved(typed, args.settings, file.parent)])
     try:
         private.write_new(file, text.encode())
     except FileExistsError:
