@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import DONE, SiteError
@@ -26,6 +27,7 @@ PROGRAM = "torusrun.orchestrator.beside.leading"
 GONE_LOOK_S = 60.0  # between looks for an attempt without a record of its end: it may have been killed
 
 Start = Callable[[Streams], int]
+Lead = Callable[[Any, leading.Pieces], None]
 
 
 def forward(run: RunFolder, port: int | str, *, rank: int, listen: str, role: str = "") -> int:
@@ -53,8 +55,8 @@ def forward(run: RunFolder, port: int | str, *, rank: int, listen: str, role: st
     return DONE
 
 
-def carry(link: socket.socket, start: Start) -> None:
-    """Join a connection to a program that `start` runs with the streams that it gets. Raises SiteError, OSError."""
+def carry(link: Any, start: Start, lead: Lead = leading.lead) -> None:
+    """Have `lead` join a connection to a program that `start` runs with these streams. Raises SiteError, OSError."""
     (their_input, output), (input_, their_output) = os.pipe(), os.pipe()
     failed: list[SiteError] = []
 
@@ -70,7 +72,7 @@ def carry(link: socket.socket, start: Start) -> None:
     program, pieces = threading.Thread(target=run, daemon=True), leading.Pieces(Streams(input_, output))
     program.start()
     try:
-        leading.lead(link, pieces)
+        lead(link, pieces)
     except SiteError as error:
         raise failed[0] if failed else error from None
     finally:

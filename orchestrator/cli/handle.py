@@ -122,6 +122,15 @@ class Run:
 
         return shell(self.folder, rank, command, terminal=terminal, role=role)
 
+    def proxy(self, *, rank: int = 0, role: str = "") -> int:
+        """Join this process's own input and output to an sshd on the host of a rank, as the ProxyCommand of ssh; 0.
+
+        Raises UserError if the run is not running, SiteError if its host has no sshd or is not reached.
+        """
+        from torusrun.orchestrator.beside.proxy import proxy
+
+        return proxy(self.folder, rank, role)
+
     def forward(self, port: int | str, *, rank: int = 0, role: str = "", listen: str = "") -> int:
         """Forward a local port to `port` on the host of a rank (of a role) until the attempt ends; then 0.
 

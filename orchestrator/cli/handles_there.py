@@ -106,6 +106,10 @@ class RunThere(OnLoginNode, Run):
         words = ["shell", self.id, *_beside(rank, role), "--", *command]
         return call.interact(self.known.host, words, terminal=terminal)
 
+    def proxy(self, *, rank: int = 0, role: str = "") -> int:
+        """Raises UserError: the keys are on the login node."""
+        raise UserError(f"{self.id} is on {self.known.host.address}: --proxy works there alone")
+
     def forward(self, port: int | str, *, rank: int = 0, role: str = "", listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""
         from torusrun.orchestrator.remote.tunnel import forward

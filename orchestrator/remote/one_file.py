@@ -110,9 +110,9 @@ def _run(folder: str, archive: str) -> int:
     sys.path[:] = [folder] + path[:at] + [needs] + path[at:]
     kept = Kept(folder)
     sys.meta_path.insert(0, kept)
-    try:
-        from torusrun.orchestrator.cli.main import main
+    import importlib
 
-        return main()
+    try:
+        return int(importlib.import_module("torusrun.orchestrator.cli.main").main())
     finally:
         kept.grow()

@@ -7,6 +7,10 @@ examples:
   torusrun shell last --rank 3
   torusrun shell last --role rollout
   torusrun shell last -- nvidia-smi
+  torusrun shell last --proxy >> ~/.ssh/config    # then: ssh torusrun, or VS Code
+
+On a terminal, --proxy prints the lines for ~/.ssh/config with which ssh opens the
+node, by an sshd of your own there. It is outside of the image.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 TAKES_A_COMMAND = True
@@ -25,11 +30,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
     )
     shared_arguments.role(parser)
-    parser.usage = "torusrun shell [-h] [--rank N] [--role NAME] RUN [-- COMMAND ...]"
+    parser.add_argument("--proxy", action="store_true", help="be the ProxyCommand of ssh, for editors such as VS Code")
+    parser.usage = "torusrun shell [-h] [--rank N] [--role NAME] RUN [--proxy | -- COMMAND ...]"
 
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import open_run
 
+    if args.proxy:
+        return _proxy(args)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return open_run(args.run_id).shell(*args.command, rank=args.rank, role=args.role, terminal=terminal)
+
+
+def _proxy(args: argparse.Namespace) -> int:
+    """Lead ssh to an sshd on the node; for a user, print how ssh does that."""
+    from torusrun.orchestrator.beside import proxy
+    from torusrun.orchestrator.cli.api import open_run
+
+    if args.command:
+        raise UserError("--proxy leads an ssh client to the node, and ssh runs the command: leave it out here")
+    if sys.stdin.isatty():
+        options = f" --rank {args.rank}" if args.rank else ""
+        options += f" --role {args.role}" if args.role else ""
+        print(proxy.configuration(args.run_id, options), end="")
+        return DONE
+    return open_run(args.run_id).proxy(rank=args.rank, role=args.role)

@@ -1,0 +1,50 @@
+"""ssh to the host of a rank by `shell --proxy`: a real client and a real sshd, with a real job around them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.places import WAITS, Place, started
+
+CONFIG = (
+    "from torusrun.orchestrator.beside.proxy import configuration as c; import sys; print(c(sys.argv[1], ' --rank 3'))"
+)
+ON_THE_PATH = 'exec python -m torusrun "$@"\n'
+
+
+def ssh(place: Place, *words: str) -> tuple[int, str, str]:
+    """(exit code, output, errors) of ssh there, with the torusrun of the place on the PATH."""
+    path = 'PATH="$PWD/bin:$PATH" exec ssh -F ssh.config "$@"'
+    said = place.run(["sh", "-c", path, "sh", *words])
+    return said.returncode, said.stdout, said.stderr
+
+
+def test_ssh_opens_the_host_of_a_rank_and_verifies_it(place: Place) -> None:
+    if not shutil.which("ssh") or not shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin"):
+        pytest.skip("openssh-client and openssh-server are not installed here")
+    if os.geteuid() == 0 and not Path("/run/sshd").is_dir():
+        pytest.skip("root's sshd needs /run/sshd")
+    run = place.submit_script(WAITS)
+    host = started(run, 3)["host"]
+    config = place.run(["python", "-c", CONFIG, run.name]).stdout
+    place.put("ssh.config", config)
+    place.run(["mkdir", "-p", "bin"])
+    place.put("bin/torusrun", f"#!/bin/sh\n{ON_THE_PATH}")
+    place.run(["chmod", "+x", "bin/torusrun"])
+    code, output, errors = ssh(place, "torusrun", "uname -n; cat; exit 7")
+    assert (code, output) == (7, f"{host}\n"), errors
+    code, _, errors = ssh(place, "-o", "UserKnownHostsFile=none", "torusrun", "true")
+    assert code == 255 and "Host key verification failed" in errors
+    other = place.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "other"])
+    assert other.returncode == 0, other.stderr
+    place.put("other.config", config.replace("/ssh/id\n", "/ssh/none\n"))
+    code, _, errors = ssh(place, "-F", "other.config", "-i", "other", "torusrun", "true")
+    assert code == 255 and "Permission denied (publickey)" in errors
+    place.release(run)
+    place.watch(run)
+    code, _, errors = ssh(place, "torusrun", "true")
+    assert code == 255 and "this needs a running rank" in errors
