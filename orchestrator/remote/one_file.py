@@ -25,7 +25,7 @@ STANDARD = os.path.dirname(os.__file__)
 FOREIGN = ("site-packages", "dist-packages")  # folders in STANDARD of what others install, and change
 
 
-class Loader(SourceFileLoader):
+class KeptLoader(SourceFileLoader):
     """Loads a module from its kept code; all else about it is as in its file."""
 
     def __init__(self, name: str, path: str, code: bytes) -> None:
@@ -36,7 +36,7 @@ class Loader(SourceFileLoader):
         return marshal.loads(self._code)
 
 
-class Kept:
+class KeptModules:
     """A finder of modules in the file of kept code."""
 
     def __init__(self, folder: str) -> None:
@@ -54,7 +54,7 @@ class Kept:
         if name not in self._modules:
             return None
         file, code = self._modules[name]
-        return spec_from_file_location(name, file, loader=Loader(name, file, code))
+        return spec_from_file_location(name, file, loader=KeptLoader(name, file, code))
 
     def grow(self) -> None:
         """Keep what this process has imported from its own files and from the standard library."""
@@ -108,7 +108,7 @@ def _run(folder: str, archive: str) -> int:
         path = os.environ["PYTHONPATH"].split(os.pathsep)[2:] + path
     at = next((n for n, entry in enumerate(path) if entry.endswith(FOREIGN)), len(path))
     sys.path[:] = [folder] + path[:at] + [needs] + path[at:]
-    kept = Kept(folder)
+    kept = KeptModules(folder)
     sys.meta_path.insert(0, kept)
     import importlib
 

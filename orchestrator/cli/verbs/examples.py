@@ -1,6 +1,6 @@
 """
 EXAMPLE is as in the list. --save writes the run file into the new FILE, and the files that it names, such as its
-program, beside it. Nothing is overwritten. --skill prints a skill (SKILL.md) for
+program, beside it. Nothing is overwritten. --skill prints a file of facts for
 agents that are language models: verbs, JSON, exit codes, and a safe order.
 
 examples:
