@@ -73,7 +73,9 @@ def _rank(
             os.environ.update(environment(rank))
         place = devices.prepare(device, rank)
         store, timeout = dist.FileStore(str(Path(folder) / "store"), world), timedelta(seconds=limit_s)
-        dist.init_process_group(devices.backend(place), store=store, rank=rank, world_size=world, timeout=timeout)
+        bound = place if place.type == "cuda" else None  # as in a training
+        name = devices.backend(place)
+        dist.init_process_group(name, store=store, rank=rank, world_size=world, timeout=timeout, device_id=bound)
         pipe.send((True, task(rank, place, *arguments)))
         pipe.poll(limit_s)  # ends with its process, once all have answered: a rank that leaves would break the others
     except Exception:
