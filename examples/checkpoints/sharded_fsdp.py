@@ -1,8 +1,6 @@
 """A small transformer that learns the text of Python's argparse, sharded by FSDP2, with the checkpoints of torusrun.
 
 torusrun submit sharded_fsdp.yaml
-
-A checkpoint of four ranks can be continued on two: `torusrun resume RUN --set ranks_per_node=2`.
 """
 
 import argparse

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 from random import Random
 
@@ -163,6 +165,34 @@ def test_a_script_with_our_checkpoints_continues_after_a_killed_rank_and_a_stop(
     assert metrics(run, "checkpoint")[-1]["step"] == 100, "the account knows them, too"
     assert local.torusrun("collect", run.name, "copy").returncode == 0
     assert [path.name for path in (local.folder / "copy/checkpoints").iterdir()] == ["step-00000100"]
+
+
+def test_a_sharded_script_continues_after_a_killed_rank_and_on_other_ranks(local: Local, tmp_path: Path) -> None:
+    example, code = ROOT / "examples/checkpoints", local.folder / "sharded"
+    code.mkdir()
+    shutil.copy(example / "sharded_fsdp.py", code)
+    spec = yaml.safe_load((example / "sharded_fsdp.yaml").read_text())
+    steps = ["sharded_fsdp.py", "--steps", "20", "--every", "5"]
+    command = ["python", *steps, "--pause", "0.1"]
+    local.put("sharded.yaml", json.dumps({**spec, "site": "site.yaml", "code": "sharded", "command": command}))
+    run = local._submit("sharded.yaml")
+    until(lambda: newest_complete(run / "checkpoints"), "a checkpoint", 240)
+    before = newest_complete(run / "checkpoints")
+    assert before
+    shutil.copytree(before.path, tmp_path / "ckpt" / before.name)
+    kill(local, run, 3)
+    completes(local, run)
+    logs = [path.read_text() for path in sorted(run.glob("attempts/*/logs/rank-0000.log"))]
+    assert [event["cause"] for event in ledger(run, "ended")] == ["killed", "done"], logs
+    begun = int(re.findall(r"begins at step=(\d+)", logs[1])[0])
+    assert ledger(run, "submitting")[-1]["resumes"] == f"step-{begun:08d}"
+    # On two ranks, from before the kill: so the run is compared with one that nobody disturbed.
+    launched = ["torchrun", "--nproc-per-node", "2", str(code / steps[0]), *steps[1:]]
+    entry = {**os.environ, "PYTHONPATH": str(ROOT / "training/entry"), "OMP_NUM_THREADS": "1"}
+    said = subprocess.run(launched, cwd=tmp_path, env=entry, capture_output=True, text=True, timeout=240)
+    assert f"rank 1 of 2 begins at step={before.step}" in said.stdout, said.stdout + said.stderr
+    losses = [float(re.findall(r"step=20 loss=(\S+)", each)[0]) for each in (logs[1], said.stdout)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
 
 def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs(place: Place, chance: Random) -> None:

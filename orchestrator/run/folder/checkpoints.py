@@ -15,6 +15,7 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "unfinished")
 # What programs write beside their checkpoints, at each start. Alone, such a file may be the checkpoint.
 BESIDE = (".log", ".txt", ".out", ".err", ".csv", ".json", ".jsonl", ".yaml", ".yml", ".lock", ".pid", ".md", ".png")
 EVENTS = "tfevents"  # in the names of TensorBoard's files
+SHARD, METADATA = ".distcp", ".metadata"  # of torch.distributed.checkpoint
 NEWEST = 4  # entries that are read: a pointer to the newest one, as `latest`, is written after it
 MOST_FILES = 64  # of each that are read
 MOST_LOOKED = 10_000  # files of one whose sizes are read
@@ -23,7 +24,7 @@ BLOCKS = 8  # of a file, that are read
 
 
 def finished(folder: Path) -> list[Path]:
-    """The entries of a folder, newest change first, without hidden ones and those with an UNFINISHED suffix.
+    """The entries of a folder, newest change first, without those that are hidden, torn or have an UNFINISHED suffix.
 
     Logs and the like count only if there is nothing else.
     """
@@ -32,9 +33,22 @@ def finished(folder: Path) -> list[Path]:
         for entry in entries:
             if not entry.name.startswith(".") and not entry.name.endswith(UNFINISHED):
                 with contextlib.suppress(OSError):
+                    if entry.is_dir() and _lacks_metadata(entry.path):
+                        continue
                     dated.append((entry.stat(follow_symlinks=False).st_mtime, entry.name))
     names = [name for _, name in sorted(dated, reverse=True)]
     return [folder / name for name in [name for name in names if not _is_beside(name)] or names]
+
+
+def _lacks_metadata(checkpoint: str) -> bool:
+    """Whether shards of torch.distributed.checkpoint are in it without `.metadata`, which is written after them.
+
+    Lightning and Accelerate save so with FSDP, the latter in a folder for the model and another for the optimizer.
+    """
+    for _, _, names in os.walk(checkpoint):
+        if any(name.endswith(SHARD) for name in names) and not any(name.endswith(METADATA) for name in names):
+            return True
+    return False
 
 
 def _is_beside(name: str) -> bool:
