@@ -39,7 +39,7 @@ class Transformer(nn.Module):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--every", type=int, help="steps between checkpoints; default: torusrun chooses")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds to wait after each step")
     args = parser.parse_args()
