@@ -164,6 +164,19 @@ def average(rank: int, grid: tuple[int, ...], counts: tuple[int, ...], wire: Any
     }
 
 
+def of_a_table(rank: int) -> Any:
+    """The mean of sparse gradients: each rank looks up one row."""
+    table = nn.Embedding(4, 2, sparse=True)
+    gradients = Gradients(table, all_reduce.build("flat", (torch.distributed.get_world_size(),)))
+    gradients.clear()
+    loss = table(torch.tensor([rank])).sum()
+    gradients.begin(loss, False)
+    loss.backward()
+    assert table.weight.grad is not None and table.weight.grad.is_sparse
+    assert [len(parameters) for parameters in gradients.arriving()] == [1]
+    return table.weight.grad.tolist()
+
+
 def order_of_events(rank: int, order: tuple[int, ...], counts: tuple[int, ...]) -> list[str]:
     """What happens in a backward pass: 'gradient N' and 'start'."""
     model = nn.Sequential(*[nn.Linear(4, 4, bias=False) for _ in range(len(order))])

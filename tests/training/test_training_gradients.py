@@ -119,6 +119,11 @@ def test_a_parameter_without_a_gradient_is_named(pools: Pools, tmp_path: Path, b
         assert text.startswith(f"rank {rank}: no gradient came for branch.weight, branch.bias: ")
 
 
+def test_sparse_gradients_are_averaged_too(pools: Pools) -> None:
+    half, none = [0.5, 0.5], [0.0, 0.0]
+    assert pools.of(2).ask(gradient_ranks.of_a_table) == [[half, half, none, none]] * 2
+
+
 ONE_RANK_SKIPS = """
 import os
 from torch import nn
