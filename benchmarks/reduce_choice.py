@@ -37,13 +37,10 @@ def compared(dims: Sequence[int], rounds: int, rank: int) -> dict[str, Any]:
     both = build("flat", tuple(dims)), build("torus", tuple(dims))
 
     def times(several: Sequence[AllReduce], repeats: int) -> list[tuple[float, ...]]:
-        often = {size: repeats * (measure.OFTEN if size < measure.SHORT_BYTES else 1) for size in SIZES_BYTES}
-        return [
-            (size, *measure.least_s(several, torch.ones(size // 4), CPU, repeats)) for size, repeats in often.items()
-        ]
+        return [(size, *measure.least_s(several, torch.ones(size // 4), CPU, repeats)) for size in SIZES_BYTES]
 
     spans = quicker(times(both, measure.REPEATS))
-    rows = times((*both, build("auto", tuple(dims), spans=spans)), rounds + 1)  # a first one is left out
+    rows = times((*both, build("auto", tuple(dims), spans=spans)), rounds)
     return {"spans": [(span.from_bytes, span.all_reduce) for span in spans], "rows": rows}
 
 

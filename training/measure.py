@@ -80,7 +80,7 @@ ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add
 REPEATS = 7
 # Of a training's all-reduce, on the wire: the sizes of most buckets come close together.
 REDUCED_BYTES = (*(2**power for power in range(12, 20, 2)), *(2**power for power in range(20, 28)))
-SHORT_BYTES, OFTEN = 2**20, 8  # shorter ones so much more often: what disturbs them lasts longer than they do
+MOST_REPEATS, WITHIN_S = 100, 1.0  # of those that take less: what disturbs them lasts longer than they do
 LONG_S = 0.25  # no larger ones after one that took so long: there the bytes alone decide
 
 
@@ -194,21 +194,27 @@ def all_reduces(config: Config, ranks: Ranks, device: torch.device) -> Iterator[
     over = {"grid": list(config.grid), "nodes": ranks.world // _per_node(ranks, device)}
     for size in REDUCED_BYTES:
         vector = torch.ones(size // DTYPES[wire].itemsize, device=device)
-        repeats = REPEATS * (OFTEN if size < SHORT_BYTES else 1)
-        library_s, torus_s = least_s((library, torus), vector, device, repeats)
+        library_s, torus_s = least_s((library, torus), vector, device)
         times = {"library_s": library_s, "torus_s": torus_s}
         yield {"operation": events.MEAN, **over, "library": dist.get_backend(), "wire": wire, "bytes": size, **times}
         if max(library_s, torus_s) > LONG_S:
             return
 
 
-def least_s(several: Sequence[AllReduce], vector: torch.Tensor, device: torch.device, repeats: int) -> list[float]:
+def least_s(
+    several: Sequence[AllReduce], vector: torch.Tensor, device: torch.device, repeats: int = REPEATS
+) -> list[float]:
     """The least time of each, in turn: what disturbs the machine only adds to times, and disturbs all of them."""
-    times_s: list[list[float]] = [[] for _ in several]
-    for _ in range(repeats):
-        for each, found in zip(several, times_s, strict=True):
-            found.append(timed_s(partial(each.mean_, vector), device))
-    return [slowest_s(found, device, min) for found in times_s]
+
+    def measured(repeats: int) -> list[float]:
+        times_s: list[list[float]] = [[] for _ in several]
+        for _ in range(1 + repeats):
+            for each, found in zip(several, times_s, strict=True):
+                found.append(timed_s(partial(each.mean_, vector), device))
+        return [slowest_s(found, device, min) for found in times_s]
+
+    once_s = sum(measured(1))  # the same on all ranks
+    return measured(max(repeats, min(MOST_REPEATS, int(WITHIN_S / once_s))))
 
 
 if __name__ == "__main__":
