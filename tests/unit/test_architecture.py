@@ -238,6 +238,12 @@ def test_verbs_of_a_login_node_import_nothing_heavy(argv: list[str], home: Path)
     assert "argparse" in loaded and not loaded & NOT_FOR_STATUS
 
 
+def test_status_makes_no_plan_and_imports_little(home: Path) -> None:
+    """Each imported file costs milliseconds in a home folder on NFS (benchmarks/slow_files.py)."""
+    loaded = modules_after("status")
+    assert "argparse" in loaded and not loaded & {"yaml", "statistics", "hashlib", "shutil", "ctypes", "tempfile"}
+
+
 def test_a_plain_dry_run_executes_no_room(home: Path) -> None:
     program = (
         "import sys\nfrom torusrun.orchestrator.cli.main import main\n"

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.run.folder.events import (
@@ -25,9 +26,11 @@ from torusrun.orchestrator.run.folder.events import (
     Submitting,
 )
 from torusrun.orchestrator.run.folder.ledger import last
-from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.state.decide import More, Stop, more
 from torusrun.training.counted import counted
+
+if TYPE_CHECKING:  # `status` makes no plan
+    from torusrun.orchestrator.run.plan.plan import Plan
 
 # Causes outside the program: its launcher, its scheduler, or a host, whose job may have left no record at all.
 OUTSIDE = (Cause.LAUNCHER, Cause.SCHEDULER, Cause.HOST_LOST, Cause.UNKNOWN)
