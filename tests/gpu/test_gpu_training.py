@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.autograd import DeviceType
 
+from torusrun.training.collectives.all_reduce import build
 from torusrun.training.config import SCHEMA
+from torusrun.training.models.residual import build_resnet50
 from torusrun.training.parts import build_parts
 from torusrun.training.recipe.train import CheckpointKeys, ModelKeys, OptimizerKeys, Train
+from torusrun.training.sync.gradients import Gradients
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 300.0
@@ -69,6 +73,27 @@ def test_a_training_continues_from_the_checkpoint_of_another(device: torch.devic
 def test_other_keys_train_on_a_card(cuda: torch.device, tmp_path: Path, keys: dict[str, Any]) -> None:
     """tests/training has them on the CPU."""
     assert event(attempt(tmp_path, 1, train_of(cuda, 4, **keys)), "done")["accuracy"] > 0.2
+
+
+def test_the_gradients_of_a_bucket_are_copied_in_few_launches(alone: torch.device) -> None:
+    """Backward makes them in the layout of their weights: others would be copied one by one."""
+    network = build_resnet50(classes=10, shape=(3, 32, 32), seed=0, channels_last=True).to(alone)
+    gradients = Gradients(network, build("flat", (1,)))
+    for _ in range(2):
+        gradients.clear()
+        with torch.autocast(alone.type, torch.bfloat16):
+            loss = network(torch.randn(2, 3, 32, 32, device=alone)).float().sum()
+        gradients.begin(loss, False)
+        loss.backward()
+        if alone.type == "cpu":
+            assert all(weight.grad.stride() == weight.stride() for weight in network.parameters())  # type: ignore[union-attr]
+            assert len(list(gradients.arriving())) == 1
+            continue
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            assert len(list(gradients.arriving())) == 1
+            torch.cuda.synchronize()
+        kernels = [each for each in profile.events() if each.device_type == DeviceType.CUDA]
+        assert len(kernels) < 40, "there are 161 gradients"
 
 
 def test_a_built_in_network_is_channels_last_on_a_card_unless_told_otherwise(cuda: torch.device) -> None:
