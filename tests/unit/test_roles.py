@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
+from torusrun.orchestrator.keys.request import Resources
 from torusrun.orchestrator.keys.role_words import filled
 from torusrun.orchestrator.keys.roles import Role
 from torusrun.orchestrator.keys.run import RunSpec
@@ -142,6 +143,13 @@ def test_roles_on_the_same_nodes_share_the_cores_beside_their_gpus(tmp_path: Pat
     run, site = planned(tmp_path, GRPO).run, replace(SLURM, node=Node(ranks=4, gpus=4, gpu_cores=NEAR))
     shares = {name: cores(run, site, name) for name in run.roles}
     assert shares == {"trainer": tuple(range(32)), "rollout": tuple(range(24)), "judge": tuple(range(24, 32))}
+
+
+@pytest.mark.parametrize("gpus_of_node", [0, 2, 8])
+def test_a_plan_names_no_cores_where_the_scheduler_chooses_the_gpus(tmp_path: Path, gpus_of_node: int) -> None:
+    node = Node(ranks=4, gpus=gpus_of_node, gpu_cores=("0-7",) * gpus_of_node)
+    run, site = planned(tmp_path, GRPO).run, replace(SLURM, node=node, request=Resources(gpus=4))
+    assert {cores(run, site, name) for name in run.roles} == {()} and not [*misfits(run, site)]
 
 
 def test_the_ranks_on_a_node_bind_themselves_to_the_cores_that_a_plan_shows(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def gpus(run: RunSpec, site: Site, name: str) -> tuple[int, ...] | None:
 def beside_ranks(run: RunSpec, site: Site, name: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """For each rank of a role on a node of it, the cores beside each of its GPUs, as far as a plan knows them."""
     near, own = of_gpus(node_type(site.node)), gpus(run, site, name)
-    if site.gpus < site.node.gpus:  # the scheduler chooses
+    if site.gpus != site.node.gpus:  # the scheduler chooses them, or other nodes
         near, own = (), None
     return beside(near if own is None else [near[gpu] for gpu in own], ranks_per_node(run, site, name))
 
