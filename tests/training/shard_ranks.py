@@ -1,13 +1,15 @@
 """Run by every rank of test_training_shards.py: a script whose model is spread over the ranks.
 
 Its argument is a file of settings. `signals` has [rank, step, number]: that rank signals itself in that step. The last
-rank whose process writes is stopped before the first save if `stops_writer`. The whole weights end in `weights`.
+rank whose process writes is stopped before the first save if `stops_writer`. The process of the rank `full_disk` cannot
+write. The whole weights end in `weights`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -39,7 +41,11 @@ schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [10, 20])
 checkpoints = torusrun.Checkpoints(
     folder=settings["folder"], every=settings["every"], model=model, optimizer=optimizer, schedule=schedule
 )
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+if settings["full_disk"] == rank:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))  # of its writer, which starts now
 first = checkpoints.resume()
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 print(f"rank {rank} of {world} begins at {first}", file=sys.stderr, flush=True)
 for step in range(first, settings["steps"]):
     batch = torch.randn(12, 16, generator=torch.Generator().manual_seed(step))

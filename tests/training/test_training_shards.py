@@ -36,7 +36,14 @@ SEED = time.time_ns() % 100_000
 def attempt(folder: Path, name: str, ranks: int, **settings: Any) -> tuple[list[int], str]:
     """The exit codes of the ranks, and what they said."""
     known = {"folder": str(folder / "ckpt"), "meet": str(folder / f"{name}.meet"), "weights": str(folder / name)}
-    usual = {"steps": STEPS, "every": EVERY, "signals": [], "stops_writer": False, "tensor_parallel": False}
+    usual = {
+        "steps": STEPS,
+        "every": EVERY,
+        "signals": [],
+        "stops_writer": False,
+        "tensor_parallel": False,
+        "full_disk": None,
+    }
     path = folder / f"{name}.json"
     path.write_text(json.dumps({**known, **usual, **settings}))
     environment = {
@@ -90,6 +97,15 @@ def test_a_checkpoint_that_one_rank_has_not_written_is_not_complete(tmp_path: Pa
     codes, again = attempt(tmp_path, "second", 1, steps=EVERY)
     assert codes == [0] and "begins at 0" in again
     assert [path.name for path in (tmp_path / "ckpt").iterdir() if path.is_dir()] == [f"step-{EVERY:08d}"]
+
+
+def test_what_one_rank_cannot_write_no_rank_has_saved(tmp_path: Path) -> None:
+    codes, said = attempt(tmp_path, "first", 2, steps=EVERY + 2, full_disk=1)
+    assert codes == [1, 1], said
+    failed = "could not be written: rank 1: File too large; newest complete checkpoint: none"
+    assert said.count(failed) == 2, said
+    assert said.count(f"the last checkpoint (step {EVERY + 2}) could not be written") == 2, said
+    assert [path.name for path in (tmp_path / "ckpt").iterdir()] == [".lock"]
 
 
 @pytest.fixture(scope="module")

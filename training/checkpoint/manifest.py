@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ MANIFEST = "manifest.json"
 STATE = "state.pt"
 METADATA = ".metadata"  # of torch.distributed.checkpoint, in a checkpoint of shards
 LARGEST_MANIFEST_BYTES = 1_000_000
+VERIFIED_AT_ONCE = 8  # files
 TEMPORARY_PREFIX = ".tmp-"
 _NAME = re.compile(r"step-([0-9]{8,18})")
 _FILE_NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
@@ -101,8 +103,19 @@ def verify(path: Path, contents: bool = True) -> Checkpoint:
         raise IncompleteCheckpoint(f"{path}: no folder to read: {_reason(error)}") from error
     try:
         checkpoint = _parsed(path, _read_manifest(path, folder))
-        for name, size_bytes in checkpoint.sizes_bytes.items():
-            _verify_file(path / name, folder, size_bytes, checkpoint.sha256[name] if contents else None)
+
+        def check(name: str) -> None:
+            sha256 = checkpoint.sha256[name] if contents else None
+            _verify_file(path / name, folder, checkpoint.sizes_bytes[name], sha256)
+
+        if (
+            contents and len(checkpoint.sha256) > 1
+        ):  # of many ranks: reading and hashing hold no lock of the interpreter
+            with ThreadPoolExecutor(VERIFIED_AT_ONCE) as threads:
+                list(threads.map(check, checkpoint.sha256))
+        else:
+            for name in checkpoint.sha256:
+                check(name)
     finally:
         os.close(folder)
     return checkpoint

@@ -143,7 +143,7 @@ def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda
     """Write files from the shared `memory`; returns their (bytes, SHA-256).
 
     The last order makes it complete, and deletes the older ones that do not stay. `between` is called between blocks.
-    Raises OSError if nothing was added (disk full, quota, ...): the temporary folder is removed then.
+    Raises OSError if nothing was added (disk full, quota, ...): the last order removes the temporary folder then.
     """
     folder, temporary = Path(order.folder), order.temporary
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -160,7 +160,8 @@ def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda
                 _put_in_place(folder / temporary, folder / order.name)
         except OSError:
             with suppress(OSError):
-                below.remove(temporary)
+                if order.last:  # else other ranks write there, and `abandon` follows
+                    below.remove(temporary)
             raise
     if order.last:
         _prune(folder, order)
