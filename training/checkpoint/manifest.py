@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,9 +107,9 @@ def verify(path: Path, contents: bool = True) -> Checkpoint:
             sha256 = checkpoint.sha256[name] if contents else None
             _verify_file(path / name, folder, checkpoint.sizes_bytes[name], sha256)
 
-        if (
-            contents and len(checkpoint.sha256) > 1
-        ):  # of many ranks: reading and hashing hold no lock of the interpreter
+        if contents and len(checkpoint.sha256) > 1:  # of several ranks; hashing does not hold the interpreter's lock
+            from concurrent.futures import ThreadPoolExecutor  # late: not for the login node
+
             with ThreadPoolExecutor(VERIFIED_AT_ONCE) as threads:
                 list(threads.map(check, checkpoint.sha256))
         else:
