@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -50,6 +51,8 @@ def main(arguments: list[str]) -> int:
 def _loop() -> Callable[[Config, Ranks, StopRequest, writer.Writer | None], int]:
     with start.without_garbage():
         from torusrun.training.loop import run
+
+        gc.freeze()
     start.ended("imports")
     return run
 
