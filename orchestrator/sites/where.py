@@ -94,12 +94,11 @@ def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:
     except SiteError as error:
         return replace(place, why=str(error))
     limit = misfit(queue, request)
-    if refusal or (limit and asked.scheduler.ask_command(request) is None):
+    if refusal or limit:  # Slurm may take a job that its limits then keep waiting (EnforcePartLimits)
         return replace(place, outcome=NEVER, why="; ".join(filter(None, [limit, refusal])))
     if start_s is None:
-        return replace(place, outcome=POSSIBLE, why=limit)
-    outcome = NOW if start_s <= time.time() + SOON_S else LATER
-    return replace(place, outcome=outcome, start_s=start_s, why=limit)
+        return replace(place, outcome=POSSIBLE)
+    return replace(place, outcome=NOW if start_s <= time.time() + SOON_S else LATER, start_s=start_s)
 
 
 def misfit(queue: Queue, request: Request) -> str:

@@ -80,14 +80,14 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--ask needs --dry-run: add it, or leave out --ask")
     if args.dry_run and args.held:
         raise UserError("--in submits nothing to a scheduler: leave out --dry-run")
+    if args.site == SOONEST:
+        _choose(args)
     from torusrun.orchestrator.keys.load import is_sweep
 
     if args.sweep or is_sweep(args.file, args.site, args.settings):
         return _sweep(args)
     from torusrun.orchestrator.run.plan.plan import notes, plan
 
-    if args.site == SOONEST:
-        _choose(args)
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if args.dry_run:

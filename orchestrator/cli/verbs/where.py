@@ -20,7 +20,6 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.run.plan.plan import Plan
-    from torusrun.orchestrator.sites.listing import ListedSite
     from torusrun.orchestrator.sites.where import Place
 
 
@@ -53,19 +52,26 @@ def soonest(file: str, settings: Sequence[str]) -> Place:
 
 
 def _places(file: str, settings: Sequence[str], site: str | None) -> list[Place]:
+    """The places of one site, or of the run's own and all that are the user's."""
+    from torusrun.orchestrator.keys.load import load
     from torusrun.orchestrator.sites.listing import listed
 
-    names = [site] if site else [known.name for known in listed().rows if not known.ships and _is_cluster(known)]
-    if not names:
+    if site:
+        return [*_at(site, file, settings)]
+    loaded = load(file, settings=settings)
+    known = {row.file: row.name for row in listed().rows if not row.ships and _is_cluster(row.scheduler)}
+    if loaded.site.host or _is_cluster(loaded.site.scheduler):
+        known.setdefault(loaded.site_source, loaded.site_source)
+    if not known:
         raise UserError("no cluster is among your sites: `torusrun init` writes a site, or name one by --site")
-    return [place for name in names for place in _at(name, file, settings)]
+    return [place for name in known.values() for place in _at(name, file, settings)]
 
 
-def _is_cluster(site: ListedSite) -> bool:
-    """Whether it is worth a question. This machine has no queue, and would always be first."""
+def _is_cluster(scheduler: str) -> bool:
+    """Whether a site with this scheduler is worth a question. This machine has no queue, and would always be first."""
     from torusrun.orchestrator import schedulers
 
-    return not site.wrong and not schedulers.get(site.scheduler).traits.one_machine
+    return bool(scheduler) and not schedulers.get(scheduler).traits.one_machine
 
 
 def _at(site: str, file: str, settings: Sequence[str]) -> Iterator[Place]:
