@@ -140,7 +140,7 @@ class Client:
         """
         command = self.scheduler.ask_command(request)
         if command is None:
-            raise UserError(f"{self.scheduler.name} cannot check a job without submitting it: leave out --ask")
+            raise UserError(f"{self.scheduler.name} cannot check this job without submitting it: leave out --ask")
         said = self._tried(command, text, request).check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
 

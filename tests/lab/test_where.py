@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.e2e.lab_places import GridEngine, Slurm
 from tests.e2e.places import WAITS, Place, started, until
 
@@ -64,18 +62,22 @@ def test_the_soonest_place_is_the_one_that_is_open(slurm_lab: SlurmLab) -> None:
         assert place.run(["rm", f"{own}/open.yaml", f"{own}/wrong.yaml"]).returncode == 0
 
 
-@pytest.mark.parametrize("nodes", [1, 4])
-def test_grid_engine_says_whether_there_is_room_now(gridengine_lab: GridEngineLab, nodes: int) -> None:
+def test_grid_engine_says_whether_there_is_room_now(gridengine_lab: GridEngineLab) -> None:
     place = GridEngine(gridengine_lab)
-    place.put("abci.yaml", (gridengine_lab.home / "abci.yaml").read_text())  # its jobs take whole nodes
-    size = ("--set", f"nodes={nodes}", "--set", f"grid={nodes}x2")
-    run = place.submit_script(WAITS, "--site", "abci.yaml", "--set", "nodes=4", "--set", "grid=4x2")
-    started(run)
-    busy = where(place, *size, site="abci.yaml")["all.q"]
-    assert busy["outcome"] == "can start", busy
-    place.release(run)
-    assert place.watch(run).returncode == 0
-    until(lambda: not place.queued(), "the job to leave the queue")
-    assert where(place, *size, site="abci.yaml")["all.q"]["outcome"] == "now"
-    never = where(place, "--set", "nodes=9", "--set", "grid=9x2", site="abci.yaml")["all.q"]
+    place.write_script("true")
+    assert where(place)["all.q"]["outcome"] == "now"
+    others = [place.run(["qsub", "-terse", "-b", "y", "-pe", "mpi", "8", "sleep", "300"]) for _ in range(4)]
+    try:
+        until(lambda: where(place)["all.q"]["outcome"] == "can start", "other jobs to take all slots")
+    finally:
+        assert place.run(["qdel", *(job.stdout.strip() for job in others)]).returncode == 0
+    never = where(place, "--set", "nodes=9", "--set", "grid=9x2")["all.q"]
     assert never["outcome"] == "never" and "verification: no suitable queues" in never["why"], never
+
+
+def test_grid_engine_does_not_refuse_what_a_jsv_of_its_server_translates(gridengine_lab: GridEngineLab) -> None:
+    place = GridEngine(gridengine_lab)
+    place.put("abci.yaml", (gridengine_lab.home / "abci.yaml").read_text())
+    place.write_script("true")
+    four = where(place, "--set", "nodes=4", "--set", "grid=4x2", site="abci.yaml")["all.q"]
+    assert four["outcome"] == "can start", four

@@ -18,7 +18,7 @@ REFUSED = {
     "submit RUN --after gone": "there is no run 'gone'",
     "submit RUN --after gone --dry-run": "there is no run 'gone'",
     "submit RUN --ask": "--ask needs --dry-run",
-    "submit RUN --dry-run --ask": "local cannot check a job without submitting it",
+    "submit RUN --dry-run --ask": "local cannot check this job without submitting it",
     "submit RUN --set grid=3x1": "grid",
     "submit RUN --set nosuch=1": "nosuch",
     "hold RUN --time soon": "--time",

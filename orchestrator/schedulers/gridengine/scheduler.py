@@ -123,8 +123,10 @@ class GridEngine(Scheduler):
     def in_turn_args(self, name: str, before: str) -> list[str]:
         return ["-N", name, "-hold_jid", before]
 
-    def ask_command(self, request: Request) -> list[str]:
-        return ["qsub", "-w", "v", *request.submit_args]
+    def ask_command(self, request: Request) -> list[str] | None:
+        # -w calls no JSV of the server, and that may be what translates a site's resource for nodes (ABCI's rt_F).
+        translated = any(word.startswith("-l") for word in request.ask)
+        return None if translated else ["qsub", "-w", "v", *request.submit_args]
 
     def room_command(self, request: Request) -> list[str]:
         return ["qsub", "-w", "p", *request.submit_args]
