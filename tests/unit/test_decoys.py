@@ -45,10 +45,10 @@ ARGUMENTS = {
     "logs": "{run} --all", "explain": "{run}", "show": "{run}", "reproduce": "{run} --compare {run}",
     "examples": "digits", "report": "{run} -o {home}/report.html", "cancel": "{run}", "resume": "{run}",
     "rm": "{run} --yes", "collect": "{run} {home}/collected", "gc": "--yes", "export": "{run} {home}/exported",
-    "schema": "run", "completion": "bash",
+    "schema": "run", "completion": "bash", "where": "{home}/command.yaml --site slurm",
 }  # fmt: skip
 # After all that can be looked at.
-REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume"), 2)
+REFUSED = dict.fromkeys(("image", "calibrate", "shell", "forward", "cancel", "resume", "where"), 2)
 
 
 @pytest.fixture(scope="module")
