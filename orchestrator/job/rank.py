@@ -30,6 +30,7 @@ from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.records import Meaning, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.training.files import job_memory
 from torusrun.training.reporting.output import never_fail
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
         end = RankEnd(rank.number, slot.host, rank.local_rank, time.time(), **how)
         replace(end, role=slot.role, role_rank=rank.in_role).write(attempt.rank_end(rank.number))
 
+    killed = job_memory.kills()
     try:
         lock = claim.hold(attempt)
         check_shared(rank.order.gpus, os.environ)
@@ -110,7 +112,8 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
     if rank.role.service or rank.role.each:  # it has to live until a request to end, or until all is judged
         meaning = Meaning.FAILED if not ran.asked else Meaning.LATER if ran.left else Meaning.DONE
         code = 0 if ran.asked else code or UNREADY
-    record(exit_code=exit_code, signal=by_signal, told=ran.asked, meaning=meaning)
+    starved = code != 0 and job_memory.kills() > killed
+    record(exit_code=exit_code, signal=by_signal, told=ran.asked, meaning=meaning, starved=starved)
     return code
 
 

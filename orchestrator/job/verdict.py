@@ -164,7 +164,7 @@ def _recorded(evidence: Evidence) -> End | None:
     """The end by a rank that recorded its own cause, or whose wrapper the launcher saw killed."""
     bad = [end for end in evidence.ends.values() if not (end.good or end.told or end.stopped)]
     # What ends a process from outside may end others by their errors before its own record has its time.
-    bad.sort(key=lambda end: (not end.error, end.signal not in FROM_OUTSIDE, end.ended_s))
+    bad.sort(key=lambda end: (not end.error, not end.starved, end.signal not in FROM_OUTSIDE, end.ended_s))
     culprit = next((end for end in bad[:MOST_LOGS] if not evidence.cut_off(end)), None)
     by_itself = culprit is None or (culprit.signal is None and not culprit.error)
     killed = evidence.launcher.killed  # a launcher ends the other wrappers by SIGTERM, also those that still start
@@ -181,6 +181,8 @@ def _of_rank(evidence: Evidence, culprit: RankEnd) -> End:
     if culprit.error:
         return evidence.end(UNSTARTED.get(culprit.meaning, How.NOT_STARTED), by=culprit)
     error = evidence.error(culprit.rank)
+    if culprit.starved:
+        return evidence.end(How.OUT_OF_MEMORY, by=culprit)
     if culprit.meaning is Meaning.UNSAVED:  # rank 0 logs why, but others may end first, which stops it
         return evidence.end(How.UNSAVED, ranks=[0], said=evidence.error(0).reason)
     if error.device_full:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab_places import GridEngine, InLab, Slurm
-from tests.e2e.places import WAITS, ledger, started
+from tests.e2e.places import WAITS, ledger, started, until
 
 from .gridengine import GridEngineLab
 from .slurm import SlurmLab
@@ -55,6 +55,11 @@ def shown(place: InLab, run: Path) -> str:
 
 def submitted(place: InLab, request: str, *words: str, script: str = WAITS) -> Path:
     run = place.submit_script(script, *ONE_RANK, "--set", f"request={request}", *words)
+    try:
+        until(lambda: place.view(run)["state"] == "RUNNING", "the job to begin", 40)
+    except AssertionError:
+        place.torusrun("cancel", run.name)
+        raise
     started(run)
     return run
 
@@ -78,7 +83,8 @@ def test_slurm_gets_each_part_of_a_request(of_slurm: Slurm) -> None:
 
 
 def test_slurm_gets_memory_by_the_rank_and_a_reservation(of_slurm: Slurm) -> None:
-    run = submitted(of_slurm, "{memory_per_rank: 600M, reservation: R12}", "--set", "ranks_per_node=2")
+    two = ("--set", "ranks_per_node=2", "--set", "grid=1x2")
+    run = submitted(of_slurm, "{memory_per_rank: 600M, reservation: R12}", *two)
     job = shown(of_slurm, run)
     assert "MinMemoryNode=1200M" in job and "Reservation=R12" in job, job
     assert of_slurm.view(run)["hosts"][0] in ("node3", "node4")
@@ -120,20 +126,24 @@ def test_a_run_that_lacked_memory_gets_more_from_its_own_job(of_slurm: Slurm) ->
 
 def of_gpus(place: GridEngine, name: str, **keys: str) -> str:
     """A site with two GPUs on a node."""
-    interface = next(line.split()[1] for line in place.site_text().splitlines() if line.startswith("  interface:"))
-    return place.site(name, node=f"{{ranks: 2, gpus: 2, interface: {interface}}}", **keys)
+    place.site(name, **keys)
+    place.put(name, (place.folder / name).read_text().replace("  ranks: 2\n", "  ranks: 2\n  gpus: 2\n"))
+    return name
 
 
 def test_grid_engine_gets_each_part_of_a_request(of_gridengine: GridEngine) -> None:
-    site = of_gpus(of_gridengine, "gpus.yaml", ask='["-pe mpi {ranks}", "-l gpu={gpus}"]')
-    asked = "{constraint: type=a100, memory: 512M, gpus: 1, exclusive: true, licenses: ['matlab:2'], options: [-p -7]}"
+    site = of_gpus(of_gridengine, "gpus.yaml", ask='["-pe single {ranks}", "-l gpu={gpus}"]')
+    asked = "{constraint: type=a100, memory: 64M, gpus: 1, licenses: ['matlab:2'], options: [-p -7]}"
     run = submitted(of_gridengine, asked, "--site", site)
     job = shown(of_gridengine, run)
-    for said in ("type=a100", "mem_free=512", "gpu=1", "exclusive=true", "matlab=2"):
-        assert said in job.lower(), job
+    for said in ("type=a100", "mem_free=64", "gpu=1", "matlab=2"):
+        assert said in job, job
     assert re.search(r"^priority: +-7$", job, re.MULTILINE), job
     assert of_gridengine.view(run)["hosts"][0] in ("node1", "node2")
     ended(of_gridengine, run)
+    alone = submitted(of_gridengine, "{exclusive: true}", "--site", site)
+    assert "exclusive=true" in shown(of_gridengine, alone).lower()
+    ended(of_gridengine, alone)
 
 
 def test_grid_engine_gives_memory_by_the_rank_a_part_by_its_name_and_a_reservation(of_gridengine: GridEngine) -> None:
@@ -141,10 +151,11 @@ def test_grid_engine_gives_memory_by_the_rank_a_part_by_its_name_and_a_reservati
     made = of_gridengine.lab.admin(["qrsub", "-d", "600", "-pe", "single", "2", "-u", user]).stdout
     number = re.findall(r"reservation (\d+)", made)[0]
     parts = "[{ask: ['-pe single 1', '-l gpu=1'], gpus: 1, cpus: 2}]"
-    site = of_gpus(of_gridengine, "parts.yaml", parts=parts, request="{memory: 1G}")
+    site = of_gpus(of_gridengine, "parts.yaml", parts=parts, ask='["-pe single {ranks}"]', request="{memory: 1G}")
     whole = submitted(of_gridengine, "{memory_per_rank: 64M}", "--site", site)
     assert re.search(r"mem_free=64(\.000)?M", shown(of_gridengine, whole))
-    part = submitted(of_gridengine, f"{{gpus: 1, reservation: {number}}}", "--site", site)
-    job = shown(of_gridengine, part)
-    assert "gpu=1" in job and "mem_free" not in job and re.search(rf"ar_id: +{number}\b", job), job
-    ended(of_gridengine, whole, part)
+    part = submitted(of_gridengine, "{gpus: 1}", "--site", site)
+    assert "gpu=1" in shown(of_gridengine, part) and "mem_free" not in shown(of_gridengine, part)
+    reserved = submitted(of_gridengine, f"{{reservation: {number}, memory: 64M}}", "--site", site)
+    assert re.search(rf"ar_id: +{number}\b", shown(of_gridengine, reserved)), shown(of_gridengine, reserved)
+    ended(of_gridengine, whole, part, reserved)

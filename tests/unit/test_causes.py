@@ -59,6 +59,8 @@ USERS_STOP, TIME_NEAR = ended(How.CANCELLED), ended(How.TIME_NEAR, limit_s=60.0)
         ([end(0, CUT_OFF), end(2, DONE)], {"launcher": Words(killed={1: 9})}, Cause.KILLED, ["n1"], [1]),
         ([*every(CUT_OFF)[:3], end(3, FAILED)], {}, Cause.PROGRAM, ["n2"], [3]),
         ([*every(CUT_OFF)[:3], end(3, FAILED)], DEVICE_FULL, Cause.OUT_OF_DEVICE_MEMORY, ["n2"], [3]),
+        ([end(0, FAILED), end(1, FAILED), end(3, 137, starved=True)], {}, Cause.OUT_OF_MEMORY, ["n2"], [3]),
+        ([end(0, signal=9), end(3, signal=9, starved=True)], DEVICE_FULL, Cause.OUT_OF_MEMORY, ["n2"], [3]),
         (every(BAD_CONFIG), {}, Cause.CONFIGURATION, ["n1"], [0]),
         (every(BAD_CONFIG), {"needs_record": False}, Cause.PROGRAM, ["n1"], [0]),
         (every(UNSAVED), {}, Cause.DISK, ["n1"], [0]),
@@ -90,7 +92,7 @@ def test_every_way_to_end_has_a_sentence_and_the_state_of_its_cause(how: How) ->
 
 
 def test_every_cause_is_either_shown_in_a_job_or_said_by_a_scheduler() -> None:
-    assert {how.cause for how in How} == {*Cause} - {Cause.PREEMPTED, Cause.OUT_OF_MEMORY}
+    assert {how.cause for how in How} == {*Cause} - {Cause.PREEMPTED}
 
 
 def test_the_evidence_of_an_end_is_kept_beside_its_words(tmp_path: Path) -> None:

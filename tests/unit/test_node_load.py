@@ -395,3 +395,29 @@ def test_a_ledger_that_takes_no_line_ends_nothing(run: RunFolder) -> None:
     run.ledger.mkdir()
     run.attempt(1).rank_log(0).write_text(SOCKET)
     NetworkWatch(run, run.attempt(1), wanted=True).look()
+
+
+@pytest.mark.parametrize(
+    ("own", "file", "text"),
+    [
+        ("4:memory:/slurm/job_7/step_0", "sys/fs/cgroup/memory/slurm/job_7/step_0/memory.oom_control", "under_oom 0\n"),
+        ("0::/job_7/step_0", "sys/fs/cgroup/job_7/step_0/memory.events", "oom 3\n"),
+    ],
+    ids=["v1", "v2"],
+)
+def test_the_kernels_kills_for_lack_of_memory_are_those_of_the_own_group(
+    own: str, file: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    mounts = ["26 20 0:5 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"]
+    mounts = mounts if own.startswith("4") else ["26 20 0:5 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"]
+    both = [own, *(["0::/"] if own.startswith("4") else [])]
+    mounts += ["27 20 0:6 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"] if len(both) > 1 else []
+    (tmp_path / "proc/self/mountinfo").write_text("\n".join(mounts) + "\n")
+    (tmp_path / "proc/self/cgroup").write_text("\n".join(both) + "\n")
+    assert job_memory.kills(tmp_path) == 0
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(f"{text}oom_kill 2\n")
+    assert job_memory.kills(tmp_path) == 2
+    (tmp_path / file).write_text(text)
+    assert job_memory.kills(tmp_path) == job_memory.kills(tmp_path / "nowhere") == 0

@@ -38,7 +38,7 @@ from torusrun.training.recipe.key import Limits
 WHOLE = {"schema": 1, "state": "COMPLETED", "certain": True, "reason": "all well"}
 RANK = {
     "rank": 1, "host": "n1", "local_rank": 1, "ended_s": 2.5, "exit_code": 0, "signal": None, "error": "",
-    "told": False, "meaning": "done", "role": "", "role_rank": 0,
+    "told": False, "meaning": "done", "role": "", "role_rank": 0, "starved": False,
 }  # fmt: skip
 
 

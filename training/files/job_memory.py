@@ -6,6 +6,7 @@ Sources: the kernel's documents cgroup-v1/memory.rst and cgroup-v2.rst, and proc
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,15 +17,16 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class MemoryFiles:
-    """The files of a version of control groups: limit, use, and the name of cached files in memory.stat."""
+    """The files of a version of control groups: limit, use, the name of cached files in memory.stat, and kills."""
 
     limit: str
     used: str
     cached: str
+    kills: str
 
 
-V1 = MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-V2 = MemoryFiles("memory.max", "memory.current", "inactive_file")
+V1 = MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
+V2 = MemoryFiles("memory.max", "memory.current", "inactive_file", "memory.events")
 
 
 def memory(root: Path = Path("/")) -> tuple[int, int]:
@@ -35,6 +37,16 @@ def memory(root: Path = Path("/")) -> tuple[int, int]:
         if limit is not None and limit < total and (now := _number(folder / files.used)) is not None:
             used, total = max(now - _cached(folder, files), 0), limit
     return used, total
+
+
+def kills(root: Path = Path("/")) -> int:
+    """How many processes of this one's control group the kernel has killed for lack of memory; 0 if it does not say."""
+    with contextlib.suppress(OSError):
+        for folder, files in reversed([*groups(root)]):  # version 2 may be mounted beside 1, without memory
+            if (folder / files.kills).exists():
+                found = re.search(r"^oom_kill (\d+)$", (folder / files.kills).read_text(), re.MULTILINE)
+                return int(found[1]) if found else 0
+    return 0
 
 
 def of_node(meminfo: str) -> tuple[int, int]:

@@ -93,6 +93,7 @@ class How(Enum):
         Cause.PROGRAM,
         "{all} ended with exit code 0, but the training did not record that it is done; see the ranks' logs",
     )
+    OUT_OF_MEMORY = Cause.OUT_OF_MEMORY, "{rank}{at}: the memory that its job has on the node was full"
     OUT_OF_DEVICE_MEMORY = Cause.OUT_OF_DEVICE_MEMORY, "{rank}{at}{said}"
     BAD_CONFIGURATION = Cause.CONFIGURATION, "{rank}{at}{said}"
     UNSAVED = Cause.DISK, "{who} could not write its last files{at}{said}"

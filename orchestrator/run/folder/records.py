@@ -74,6 +74,7 @@ class RankEnd:
     meaning: Meaning = Meaning.FAILED
     role: str = ""
     role_rank: Annotated[int, Limits(at_least=0, at_most=LARGEST_RANK)] = 0
+    starved: bool = False  # whether the kernel killed a process of its control group for lack of memory
 
     @property
     def good(self) -> bool:
