@@ -51,6 +51,12 @@ def words(name: str, line: str) -> list[str]:
     return [re.sub("|".join(f"{q}([^{q}]*){q}" for q in quotes), lambda m: m[0][1:-1], word) for word in found]
 
 
+def in_bash(line: str) -> list[bytes]:
+    """The words that bash makes of a line: shlex does not know $'...'."""
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, timeout=20, check=True)
+    return said.stdout.split(b"\0")[:-1]
+
+
 def check_directives(made: Plan, text: str) -> None:
     """The head has our directives and nothing after it looks like one; queue and account are single, whole words."""
     name = made.site.scheduler
@@ -84,8 +90,8 @@ def check_exports(made: Plan, text: str, folder: Path) -> None:
         if name != "PYTHONPATH":  # relative entries of which are taken out
             assert found[name.encode()] == value.encode(), name
     lines = [*activating(made.site.software), *activating(made.run.software)]
-    words = [shlex.split(re.sub(r'^eval "\$\((.*)\)"$', r"\1", line)) for line in lines]
-    wanted = [word.encode() for line in words if line[0] in ACTIVATES for word in line]
+    words = [in_bash(re.sub(r'^eval "\$\((.*)\)"$', r"\1", line)) for line in lines]
+    wanted = [word for line in words if line[0].decode() in ACTIVATES for word in line]
     assert wanted == ((folder / "called").read_bytes().split(b"\0")[:-1] if wanted else [])
     loads = [(b"module", b"load", module.encode()) for module in made.site.software.modules]
     assert wanted[: 3 * len(loads)] == [word for load in loads for word in load]

@@ -30,7 +30,7 @@ TO_DO = {
     State.TIMEOUT: f"{RESUME}, and --time gives it more time",
     State.PREEMPTED: RESUME,
     State.NODE_FAIL: RESUME,
-    State.OOM: f"ask for more (`memory` of the site's node); {RESUME}",
+    State.OOM: f"ask for more: `resume --mem SIZE`, or `request.memory` of the run; {RESUME}",
 }
 
 
