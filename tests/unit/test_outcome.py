@@ -44,7 +44,7 @@ BY_SCRIPT = End(State.FAILED, "the supervisor of the attempt was killed by SIGUS
         ([SUBMITTED, CANCELLED], BY_SCRIPT, Status(State.OOM, "too much"), State.OOM, "too much"),
         ([SUBMITTED], None, Status(State.UNKNOWN, "squeue did not answer"), State.UNKNOWN, "did not answer"),
         ([SUBMITTED], None, Status(State.NODE_FAIL, "lost n1"), State.NODE_FAIL, "; `torusrun resume` continues"),
-        ([SUBMITTED], None, Status(State.OOM, "too much"), State.OOM, "too much; ask for more (`memory` of the"),
+        ([SUBMITTED], None, Status(State.OOM, "too much"), State.OOM, "too much; ask for more: `resume --mem SIZE`"),
         ([SUBMITTED], None, Status(State.COMPLETED, "exit code 0"), State.LOST, "0, and the job left no record"),
         ([SUBMITTED], SIGTERMED, Status(State.COMPLETED, "exit code 0"), State.CANCELLED, "SIGTERM"),
         ([SUBMITTED, CANCELLED], None, Status(State.COMPLETED, "0"), State.CANCELLED, "cancelled by its user; 0"),
