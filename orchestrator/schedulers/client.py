@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from torusrun.orchestrator import schedulers
@@ -138,34 +138,16 @@ class Client:
 
         Raises UserError if the scheduler has no such query, SiteError if it would refuse the job.
         """
-        command = self.scheduler.ask_command(request)
-        if command is None:
+        if (said := self.tried(text, request)) is None:
             raise UserError(f"{self.scheduler.name} cannot check this job without submitting it: leave out --ask")
-        said = self._tried(command, text, request).check("asking whether the job could run")
+        said.check("asking whether the job could run")
         return said.stderr.strip() or said.stdout.strip()
 
-    def refusal(self, text: str, request: Request) -> tuple[str, float | None]:
-        """(why the scheduler would refuse the job of this script, the start that it estimates for the job).
-
-        The first is '' for a job that could run, or if the scheduler has no such query; the second is None without an
-        estimate. Raises SiteError if it does not answer.
-        """
-        scheduler = self.scheduler
-        command = scheduler.ask_command(request)
+    def tried(self, text: str, request: Request, *, now: bool = False) -> process.Finished | None:
+        """The end of a command that fails if the job of this script could not run, or not `now`; None without one."""
+        command = (self.scheduler.room_command if now else self.scheduler.ask_command)(request)
         if command is None:
-            return "", None
-        said = self._tried(command, text, request)
-        answer = said.stderr.strip() or said.stdout.strip()
-        if said.exit_code:
-            if scheduler.traits.silent and re.search(scheduler.traits.silent, answer):
-                raise NoAnswer(answer)
-            return answer or f"{command[0]} ended with exit code {said.exit_code}", None
-        start_s, room = scheduler.start_in(answer), scheduler.room_command(request)
-        if room and not self._tried(room, text, request).exit_code:
-            start_s = time()
-        return "", start_s
-
-    def _tried(self, command: Sequence[str], text: str, request: Request) -> process.Finished:
+            return None
         return process.run(command, timeout_s=self.timeout_s, text=text, environment=self._environment(request))
 
     def poll(self, job_ids: Sequence[str]) -> dict[str, Status]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -88,7 +89,7 @@ def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:
     place = replace(place, free=queue.free, nodes=queue.all_nodes or None)
     try:
         request, script = proposed(replace(planned, run=replace(planned.run, queue=queue.name or None)))
-        refusal, start_s = asked.refusal(script, request)
+        refusal, start_s = _answer(asked, script, request)
     except UserError as error:
         return replace(place, outcome=NEVER, why=str(error))
     except SiteError as error:
@@ -99,6 +100,23 @@ def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:
     if start_s is None:
         return replace(place, outcome=POSSIBLE)
     return replace(place, outcome=NOW if start_s <= time.time() + SOON_S else LATER, start_s=start_s)
+
+
+def _answer(asked: Client, script: str, request: Request) -> tuple[str, float | None]:
+    """(why the scheduler would refuse the job, '' if it would not; the start that it estimates, None without one).
+
+    Raises SiteError if it does not answer.
+    """
+    said, silent = asked.tried(script, request), asked.scheduler.traits.silent
+    if said is None:
+        return "", None
+    answer = said.stderr.strip() or said.stdout.strip() or f"its exit code is {said.exit_code}"
+    if said.exit_code and silent and re.search(silent, answer):
+        raise SiteError(answer)
+    if said.exit_code:
+        return answer, None
+    room = asked.tried(script, request, now=True)
+    return "", time.time() if room and not room.exit_code else asked.scheduler.start_in(answer)
 
 
 def misfit(queue: Queue, request: Request) -> str:
