@@ -24,11 +24,17 @@ with tempfile.TemporaryDirectory() as folder:
     content = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in entries)
     os.setxattr(folder, "system.posix_acl_access", content)
 """
+# Root's confines itself to a folder of the system.
+SSHD = (
+    'PATH=$PATH:/usr/sbin; command -v ssh sshd > /dev/null || { echo "ssh and sshd are not installed" >&2; exit 1; }; '
+    'test "$(id -u)" != 0 || { test -d /run/sshd && chroot / true; }'
+)
 ABILITIES = {
     "users": ("become another user and give files away", ["sh", "-c", GIVES_AWAY]),
     "read": ("read every file, whatever its mode", ["sh", "-c", READS]),
     "lists": ("give access lists to folders", [sys.executable, "-c", LISTS]),
     "mount": ("mount file systems", ["unshare", "--mount", "sh", "-c", MOUNTS]),
+    "sshd": ("start an sshd", ["sh", "-c", SSHD]),
     "network": ("make networks in namespaces", ["unshare", "--net", sys.executable, "-c", BRIDGES]),
 }
 

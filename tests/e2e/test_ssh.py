@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from pathlib import Path
-
 import pytest
 
 from tests.e2e.places import WAITS, Local, started
@@ -23,11 +19,8 @@ def ssh(local: Local, *words: str) -> tuple[int, str, str]:
     return said.returncode, said.stdout, said.stderr
 
 
+@pytest.mark.needs("sshd")
 def test_ssh_opens_the_host_of_a_rank_and_verifies_it(local: Local) -> None:
-    if not shutil.which("ssh") or not shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin"):
-        pytest.skip("openssh-client and openssh-server are not installed here")
-    if os.geteuid() == 0 and not Path("/run/sshd").is_dir():
-        pytest.skip("root's sshd needs /run/sshd")
     run = local.submit_script(WAITS)
     host = started(run, 3)["host"]
     config = local.run(["python", "-c", CONFIG, run.name]).stdout

@@ -9,11 +9,14 @@ import contextlib
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.keys.site import Node
 from torusrun.orchestrator.place.cost.nccl import compute_capability
 from torusrun.orchestrator.place.hosts.hostlist import numbers
 from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType
+
+if TYPE_CHECKING:  # a rank needs none of the keys
+    from torusrun.orchestrator.keys.site import Node
 
 
 @dataclass(frozen=True)

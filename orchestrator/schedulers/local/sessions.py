@@ -33,6 +33,8 @@ WAIT, FIND, END = "--wait", "--find", "--end"
 SCRIPT = re.compile(r"/jobs?[.]sh$")
 WAITING = "torusrun-waits"  # the name of a process that waits for other jobs before it begins
 POLL_S = 0.2
+NAMED_S = 10.0  # at most, for a new job to show that it waits
+NAMED_POLL_S = 0.01
 PR_SET_NAME = 15  # <linux/prctl.h>
 
 
@@ -52,7 +54,17 @@ def main() -> None:
             [*waits, *awaited] if awaited else ["bash", str(script), token],
             stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, env=safe(os.environ),
         )  # fmt: skip
-    print(job_id_of(Path(f"/proc/{job.pid}/stat").read_text()))
+    stat = Path(f"/proc/{job.pid}/stat").read_text()
+    until_s = time.monotonic() + NAMED_S
+    while awaited and not _waits_or_runs(job) and time.monotonic() < until_s:
+        time.sleep(NAMED_POLL_S)
+    print(job_id_of(stat))
+
+
+def _waits_or_runs(job: subprocess.Popen[bytes]) -> bool:
+    """Whether a job that waits for others can be told from one that runs: by its name, which it changes first."""
+    name = Path(f"/proc/{job.pid}/comm").read_text().strip()
+    return name in (WAITING, "bash") or job.poll() is not None
 
 
 def _end(job_id: str) -> None:
