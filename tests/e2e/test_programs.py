@@ -171,7 +171,7 @@ def _site(place: Place, ranks: int, mpi: bool) -> str:
     if site["scheduler"] == "gridengine":
         site["ask"] = ["-pe single {ranks}"]
     elif site["scheduler"] == "slurm":
-        site["node"]["memory"] = "1500MiB"
+        site["request"] = {"memory": "1500MiB"}
     name = f"site-{ranks}{'-mpi' if mpi else ''}.yaml"
     place.put(name, json.dumps(site))
     return name

@@ -199,7 +199,7 @@ def charge_of(plan: Plan) -> Charge:
 
 def backend_of(plan: Plan) -> Backend:
     """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
-    return "nccl" if plan.site.gpus else "gloo"
+    return "nccl" if plan.site.gpus and plan.run.train.device != "cpu" else "gloo"
 
 
 def saving(plan: Plan, trained: Workload) -> Saving:
