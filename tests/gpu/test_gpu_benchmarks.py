@@ -34,6 +34,7 @@ def same_settings() -> Iterator[None]:
     torch.set_deterministic_debug_mode(determinism)
 
 
+@pytest.mark.needs("c++")
 def test_all_parts_run_on_a_cpu_and_keep_their_results(tmp_path: Path) -> None:
     """So their first run on a card does not fail on a mistake in them. Compilation is left out: it takes minutes."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--small", "--results", str(tmp_path)]

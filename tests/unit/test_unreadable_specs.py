@@ -129,7 +129,7 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
     # Imported before: he may not be able to read them.
     needed = ", ".join(
         f"torusrun.orchestrator.{name}"
-        for name in ("cli.main", "cli.verbs.image", "run.image.building", "keys.load", "base.defect")
+        for name in ("cli.main", "cli.elsewhere", "cli.verbs.image", "run.image.building", "keys.load", "base.defect")
     )
     program = f"import os, {needed}; os.setuid(65534); raise SystemExit(torusrun.orchestrator.cli.main.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
