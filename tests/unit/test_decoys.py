@@ -17,8 +17,8 @@ from torusrun.orchestrator.images.runtime import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = ("/usr/bin", "/bin", "/usr/sbin", "/sbin")
-MODULES = {*sys.stdlib_module_names, *metadata.packages_distributions(), "orchestrator", "training",
-           "sitecustomize", "usercustomize"}  # fmt: skip
+MODULES = {*sys.stdlib_module_names, *filter(str.isidentifier, metadata.packages_distributions()),  # nvidia/cublas
+           "orchestrator", "training", "sitecustomize", "usercustomize"}  # fmt: skip
 PROGRAMS = {*COMMANDS, *(program for name in schedulers.KNOWN for program in schedulers.get(name).cluster.programs),
             *(name for folder in SYSTEM if os.path.isdir(folder) for name in os.listdir(folder)),
             "git", "mpirun", "nvidia-smi", "python", "python3", "sbatch", "ssh"}  # fmt: skip

@@ -46,13 +46,13 @@ def lacking(device: torch.device) -> str:
     where, what = ("a GPU", "C") if gpu else ("a CPU", "C++")
     if gpu and importlib.util.find_spec("triton") is None:
         return f"torch.compile needs Triton on {where}, which this Python lacks"
-    if gpu and torch.version.cuda and torch.cuda.get_device_capability(device) < OLDEST:
-        return f"torch.compile needs a GPU of {'.'.join(map(str, OLDEST))} or newer"
     if not any(map(shutil.which, [os.environ.get(variable) or names[0], *names])):
         listed = " or ".join(names[:2])
         return f"torch.compile needs a {what} compiler on {where}, and there is no {listed} on the ranks' PATH"
     if gpu and not Path(sysconfig.get_path("include"), "Python.h").exists():
         return f"torch.compile needs the headers of Python on {where} (python3-dev), which are not here"
+    if gpu and torch.version.cuda and torch.cuda.get_device_capability(device) < OLDEST:
+        return f"torch.compile needs a GPU of {'.'.join(map(str, OLDEST))} or newer"
     return ""
 
 
