@@ -160,3 +160,4 @@ def test_grid_engine_gives_memory_by_the_rank_a_part_by_its_name_and_a_reservati
     reserved = submitted(of_gridengine, f"{{reservation: {number}}}", "--site", plain)
     assert re.search(rf"ar_id: +{number}\b", shown(of_gridengine, reserved)), shown(of_gridengine, reserved)
     ended(of_gridengine, whole, part, reserved)
+    of_gridengine.lab.admin(["qrdel", number])  # else it keeps slots from other tests
