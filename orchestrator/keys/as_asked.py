@@ -33,6 +33,11 @@ def as_asked(run: RunSpec, site: Site) -> tuple[RunSpec, Site, list[tuple[str, s
     return run, replace(taken, request=asked, ask=part.ask, queue=part.queue or site.queue), []
 
 
+def uses_gpus(run: RunSpec, site: Site) -> bool:
+    """Whether the ranks of a run compute on GPUs: its job has some, and its training is not for CPUs."""
+    return site.gpus > 0 and run.train.device != "cpu"
+
+
 def _beyond(run: RunSpec, asked: Resources, site: Site, ranks: int) -> Iterator[tuple[str, str]]:
     """What a run takes beyond the limits of its site."""
     if (asked.gpus or 0) > site.node.gpus:

@@ -81,7 +81,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Most:
-    """The most that is asked for."""
+    """The largest values that a run may request."""
 
     memory_bytes: Annotated[int, MEMORY] | None = key(None, "memory of a node", name="memory")
     time_s: Annotated[float, kinds.DURATION] | None = key(None, "time limit of one attempt", name="time")
@@ -89,7 +89,7 @@ class Most:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a node for which a site has a name, and how it is asked for."""
+    """A part of a node for which a site has a name, and the directives that request it."""
 
     ask: tuple[Annotated[str, kinds.ASK], ...] = key((), "the directives that request it, as in '-l rt_G.small=1'")
     gpus: Annotated[int, kinds.NONE_OR_MORE] = key(0, "its GPUs")

@@ -30,7 +30,7 @@ class Grow:
 
     memory: Annotated[float, FACTOR] | None = key(None, "factor of its memory, after an end for lack of the node's")
     time: Annotated[float, FACTOR] | None = key(None, "factor of its time, after a time limit without a new checkpoint")
-    most: Most = key(Most(), "the most that is asked for so")
+    most: Most = key(Most(), "the largest values to which requests grow")
 
 
 @dataclass(frozen=True)

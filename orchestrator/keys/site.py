@@ -214,7 +214,7 @@ class Site:
 
     @property
     def gpu_type(self) -> str | None:
-        """Their type, if the scheduler is asked for it."""
+        """Their type, if the request names it."""
         return self.request.gpu_type or self.node.gpu_type
 
     @property

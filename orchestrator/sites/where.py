@@ -81,7 +81,7 @@ def places(site: str, planned: Plan) -> Iterator[Place]:
         return
     wanted = planned.run.queue or planned.site.queue
     for queue in queues or [Queue(wanted or "")]:
-        usual = queue.name == wanted if wanted else queue.is_default
+        usual = queue.name in wanted.split(",") if wanted else queue.is_default  # Slurm takes several partitions
         yield _judged(asked, planned, replace(Place(site, queue.name, NOT_KNOWN), usual=usual), queue)
 
 
@@ -95,6 +95,8 @@ def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:
     except SiteError as error:
         return replace(place, why=str(error))
     limit = misfit(queue, request)
+    if limit and request.qos and not (refusal or queue.closed):
+        return replace(place, outcome=NOT_KNOWN, why=f"{limit}, unless the QOS {request.qos} lifts this")
     if refusal or limit:  # Slurm may take a job that its limits then keep waiting (EnforcePartLimits)
         return replace(place, outcome=NEVER, why="; ".join(filter(None, [limit, refusal])))
     if start_s is None:

@@ -29,6 +29,9 @@ def test_slurms_partitions(slurm_lab: SlurmLab) -> None:
     assert (free["main"]["outcome"], free["main"]["free"], free["main"]["usual"]) == ("now", 4, True), free
     assert free["short"]["outcome"] == "never" and "its longest job is 2.0 min" in free["short"]["why"], free
     assert free["closed"]["outcome"] == "never" and "its state is DOWN" in free["closed"]["why"], free
+    lifted = where(place, *LONG, "--set", "request.qos=normal")
+    assert lifted["short"]["outcome"] == "not known" and "unless the QOS normal lifts" in lifted["short"]["why"], lifted
+    assert lifted["closed"]["outcome"] == "never", lifted
     too_many = where(place, *LONG, "--set", "nodes=5", "--set", "grid=5x2")
     assert {found["outcome"] for found in too_many.values()} == {"never"}, too_many
     assert place.queued() == queued, "nothing may be submitted"

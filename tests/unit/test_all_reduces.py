@@ -16,12 +16,14 @@ from tests.unit.test_measured import run_that_measured
 from tests.unit.test_measured import site_file as site_file
 from tests.unit.verbs import Capsys, prints
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.place.cost.by_size import GAIN, quicker
 from torusrun.orchestrator.predict import measurements
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.all_reduces import spans_of, words
 from torusrun.orchestrator.run.plan.plan import Plan, plan
+from torusrun.orchestrator.run.plan.rates import Otherwise, backend_of, train_of
 from torusrun.training.collectives.chunks import Span, at_size
 
 TABLES = st.lists(
@@ -131,3 +133,9 @@ def test_a_damaged_row_is_named_and_nothing_written(
     with pytest.raises(UserError, match="a measured all-reduce must have its grid and its times"):
         measurements.keep(str(run_file), damaged, site=None, settings=[])
     assert not site_file.with_suffix(".measured").exists()
+
+
+@pytest.mark.parametrize(("device", "library", "compiled"), [("auto", "nccl", True), ("cpu", "gloo", False)])
+def test_a_training_on_the_cpus_of_nodes_with_gpus_uses_no_gpu(device: str, library: str, compiled: bool) -> None:
+    made = plan(ROOT / "examples/digits.yaml", site="slurm", settings=[f"train.device={device}"])
+    assert (backend_of(made), train_of(made, Otherwise()).compile) == (library, compiled)

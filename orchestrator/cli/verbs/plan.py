@@ -260,10 +260,11 @@ def _training(planned: Plan) -> dict[str, str]:
 
 def _compiled(planned: Plan) -> dict[str, str]:
     """That the first step takes longer, if the network is compiled."""
+    from torusrun.orchestrator.keys.as_asked import uses_gpus
     from torusrun.training.recipe.facts import compiles
 
-    gpus, train = planned.site.gpus > 0, planned.run.train
-    if train.device == "cpu" or not compiles(train, gpus):
+    train = planned.run.train
+    if not uses_gpus(planned.run, planned.site) or not compiles(train, gpu=True):
         return {}
     least = " (train.compile: false starts sooner)" if train.compile is None else ""
     return {"compiled": f"the first step takes about a minute, in later attempts some seconds{least}"}

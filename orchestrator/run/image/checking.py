@@ -17,6 +17,7 @@ from torusrun.orchestrator.images.checks.findings import Finding, Wanted
 from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, Bind, ContainerExec
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.images.shared import is_shared
+from torusrun.orchestrator.keys.as_asked import uses_gpus
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.run.image import login, run_image
 from torusrun.orchestrator.run.image.recorded import Image
@@ -82,7 +83,7 @@ def _wanted(plan: Plan) -> Wanted:
         cluster=not schedulers.get(site.scheduler).traits.one_machine,
         nodes=plan.run.nodes,
         ranks=plan.ranks,
-        uses_gpus=site.gpus > 0 and (bool(plan.run.command) or plan.run.train.device != "cpu"),
+        uses_gpus=uses_gpus(plan.run, site),
         gpus=(node.architecture,) if node.architecture else (),
         driver=site.container.driver,
         hcas=node.hcas,

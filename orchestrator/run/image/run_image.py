@@ -18,6 +18,7 @@ from torusrun.orchestrator.images.command import Bind, ContainerExec, words_need
 from torusrun.orchestrator.images.definitions import image_file, prepare
 from torusrun.orchestrator.images.definitions.inputs import file_checksum
 from torusrun.orchestrator.images.source import NamedImage
+from torusrun.orchestrator.keys.as_asked import uses_gpus
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.run.image import building
 from torusrun.orchestrator.run.image.building import cache
@@ -155,7 +156,7 @@ def check_startable(plan: Plan, image: Image, here: runtime.Runtime) -> None:
 def gpu(plan: Plan) -> str:
     """The runtime's option for the host's GPUs ('nv' or 'rocm'); '' for ranks that use none."""
     node, asked = plan.site.node, plan.site.container.gpu
-    if asked == "none" or not plan.site.gpus or not (plan.run.command or plan.run.train.device != "cpu"):
+    if asked == "none" or not uses_gpus(plan.run, plan.site):
         return ""
     return asked or ("rocm" if (node.architecture or "").startswith("gfx") else "nv")
 

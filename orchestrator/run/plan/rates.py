@@ -21,6 +21,7 @@ from torusrun.orchestrator.forecast.device import (
 )
 from torusrun.orchestrator.forecast.interval import Factor, Interval
 from torusrun.orchestrator.forecast.workload import FOR_PHOTOGRAPHS, MeasuredFacts, Workload, workload, workload_of
+from torusrun.orchestrator.keys.as_asked import uses_gpus
 from torusrun.orchestrator.keys.measured import ModelTimes
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.cost.all_reduce import Backend
@@ -87,7 +88,7 @@ def train_of(plan: Plan, other: Otherwise) -> Train:
     if other.workload:
         layout = {LAYOUT: train.model.options.get(LAYOUT, True)} if other.workload in FOR_PHOTOGRAPHS else {}
         train = replace(train, model=ModelKeys(other.workload, layout))
-    return replace(train, compile=compiles(train, bool(other.gpu or plan.site.gpus)))
+    return replace(train, compile=compiles(train, bool(other.gpu) or uses_gpus(plan.run, plan.site)))
 
 
 def device_of(plan: Plan, trained: Workload, other: Otherwise) -> Device:
@@ -199,7 +200,7 @@ def charge_of(plan: Plan) -> Charge:
 
 def backend_of(plan: Plan) -> Backend:
     """The library that sums the gradients: NCCL between GPUs, gloo between CPUs."""
-    return "nccl" if plan.site.gpus and plan.run.train.device != "cpu" else "gloo"
+    return "nccl" if uses_gpus(plan.run, plan.site) else "gloo"
 
 
 def saving(plan: Plan, trained: Workload) -> Saving:
