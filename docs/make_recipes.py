@@ -8,8 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from torusrun.training.recipe.files import CERTAINTIES, Mark, Published, load
-from torusrun.training.recipe.fitting import word
+from torusrun.training.recipe.files import CERTAINTIES, Published, load
 from torusrun.training.recipe.published import names
 
 DIGITS = Path(__file__).parents[1] / "benchmarks" / "results" / "recipes-2026-11-24.txt"
@@ -19,8 +18,8 @@ HEAD = """# Recipes: the record trainings
 
 Made by `python docs/make_recipes.py` from the files in `training/recipes/`.
 
-Ten published trainings of ResNet-50 on ImageNet can be run by name. A recipe is a set of values for the keys of `train:`, and
-every value has a mark. `torusrun recipes show NAME` prints its schedule.
+Ten published trainings of ResNet-50 on ImageNet can be run by name. A recipe is a set of values for the keys of `train:`.
+`torusrun recipes show NAME` prints schedule and values with their marks; the recipe's file has the source of each.
 
 ```sh
 torusrun recipes
@@ -92,43 +91,21 @@ def _fact(recipe: Published, key: str) -> str:
 
 
 def _section(recipe: Published) -> Iterator[str]:
-    """Paper, values by source, and differences of a recipe."""
-    yield f"## {recipe.name}\n\n{_wrapped(f'{recipe.title}. {recipe.paper}.')}\n"
+    """Paper, marks, file, and differences of a recipe."""
+    file = f"[file](../../training/recipes/{recipe.name}.yaml)"
+    about = f"{recipe.title}. {recipe.paper}. Values: {_counted(recipe)} ({file})."
+    yield f"## {recipe.name}\n\n{_wrapped(about)}\n"
     if recipe.erratum:
         yield f"{_wrapped(f'Erratum: {recipe.erratum}')}\n"
-    yield from _values(recipe)
-    yield "\nDifferences from the publication:\n"
+    yield "Differences from the publication:\n"
     yield from (_wrapped(f"- {each}", "  ") for each in recipe.left_out)
     yield ""
 
 
-def _values(recipe: Published) -> Iterator[str]:
-    """A row for each source and certainty: the published facts and the values of the recipe that have them."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for key, fact in recipe.facts.items():
-        rows.setdefault((fact.mark.source, fact.mark.certainty), []).append(key)
-    for key, mark in recipe.marks.items():
-        rows.setdefault((mark.source, mark.certainty), []).append(_value(recipe, key, mark))
-    yield "| source | mark | facts and values |\n|---|---|---|"
-    for (source, certainty), held in rows.items():
-        yield f"| {source} | {certainty} | {'; '.join(held)} |"
-
-
-def _value(recipe: Published, key: str, mark: Mark) -> str:
-    """A key with all values that have this mark, and the note of the mark."""
-    leaves = [_leaf(key, leaf, value) for leaf, value in recipe.leaves() if recipe.mark(leaf) is mark]
-    note = f" ({mark.note})" if mark.note else ""
-    return f"`{key}` {', '.join(leaves)}{note}"
-
-
-def _leaf(key: str, leaf: str, value: object) -> str:
-    """A value with the part of its key that `key` lacks: 'lars.eps 1e-05' below 'optimizer'."""
-    rest = leaf.removeprefix(key).lstrip(".") if leaf.startswith(key) else ""
-    return f"{rest} {_short(value)}".strip()
-
-
-def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else word(value)
+def _counted(recipe: Published) -> str:
+    """How many values have which mark: '34 verified, 3 derived'."""
+    marks = [mark.certainty for leaf, _ in recipe.leaves() if (mark := recipe.mark(leaf))]
+    return ", ".join(f"{marks.count(each)} {each}" for each in CERTAINTIES if each in marks)
 
 
 def _wrapped(words: str, indent: str = "") -> str:
