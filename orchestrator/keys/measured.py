@@ -17,11 +17,9 @@ class ModelTimes:
     step_us: Annotated[float, MICROSECONDS] = key(0.0, "microseconds of a step besides its images")
     ranks: Annotated[int, RANKS] = key(1, "of the run that measured it; a step waits for the slowest of them")
     spread: Annotated[float, SPREADS] | None = key(
-        None, "the standard deviation of a rank's step as a share of its mean; default: that of published runs"
+        None, "the standard deviation of a rank's step / its mean; default: that of published runs"
     )
-    batch: Annotated[int, COUNTS] = key(
-        0, "the images of a rank at which it was measured, and at twice as many; others are doubtful"
-    )
+    batch: Annotated[int, COUNTS] = key(0, "the images of a rank at which it was measured")
     save_us: Annotated[float, MICROSECONDS] = key(0.0, "microseconds that all ranks wait for a checkpoint")
     tensors: tuple[Annotated[int, COUNTS], ...] = key(
         (), "of a model of your own: the parameters of each tensor, in their order"
@@ -56,7 +54,7 @@ class Measured:
     data: dict[Annotated[str, LINE], DataTimes] = key({}, "by data set: decode_us, read_us, samples")
     all_reduce: dict[Annotated[str, LINE], tuple[tuple[BOTH, BOTH, BOTH], ...]] = key(
         {},
-        "by grid, nodes, library and wire, as in '8x4 on 4 nodes, nccl, fp32': rows of [bytes, microseconds by the "
-        "library, microseconds by the torus]; train.sync.all_reduce: auto chooses by them",
+        "for train.sync.all_reduce: auto, by grid, nodes, library and wire ('8x4 on 4 nodes, nccl, fp32'): rows of "
+        "[bytes, microseconds by the library, by the torus]",
     )
     links_error: Annotated[float, SPREADS] | None = key(None, "the largest relative error of the measured links")

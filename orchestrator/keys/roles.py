@@ -96,13 +96,13 @@ class Role:
     after: tuple[Annotated[str, ROLE_NAME], ...] = key((), "roles that must be ready before it starts")
     ready: Ready = key(Ready(), "when it is ready")
     each: Literal["checkpoint"] | None = key(
-        None, "start it once for each complete checkpoint of the main role, one after the other; exit code 0: judged"
+        None, "start it once for each checkpoint of the main role; exit code 0: judged"
     )
     newest: bool = key(False, "with 'each', take the newest checkpoint first, and skip those that are older")
     metrics: MetricsSettings = key(MetricsSettings(), "the source of its progress, besides its $TORUSRUN_METRICS")
     alive: bool = key(False, "end the attempt if the service, once ready, fails its check for a minute")
     restart: Annotated[int, RESTARTS] = key(
-        0, "times that each of its ranks is started again after an end; then such an end is the attempt's"
+        0, "times that each of its ranks is started again; then its end is the attempt's"
     )
     stop: StopSettings = key(StopSettings(), "how it is stopped")
-    main: bool = key(False, "this role is the run: the run ends with it, and its checkpoints are those of the run")
+    main: bool = key(False, "this role is the run: its end and its checkpoints are the run's")

@@ -37,9 +37,7 @@ class Grow:
 class KeepGoing:
     """How a run continues after an attempt that ended early."""
 
-    attempts: Annotated[int, JOBS] = key(
-        1, "jobs that work for the run one after the other, from one submit; restarts within a job do not count"
-    )
+    attempts: Annotated[int, JOBS] = key(1, "jobs of the run, one after the other; restarts within a job do not count")
     without_progress: Annotated[int, JOBS] = key(2, "attempts in a row without a new checkpoint that end the run")
     spares: Annotated[int, NONE_OR_MORE] = key(
         0, "nodes to ask for beyond 'nodes': they replace lost nodes within the job"
@@ -89,19 +87,18 @@ class RunSpec:
     time_s: Annotated[float, kinds.DURATION] = key(3600.0, "time limit of one attempt", name="time")
     hang_timeout_s: Annotated[float, kinds.DURATION] | None = key(
         None,
-        "an attempt without progress for this long is ended; default: 10 to 20 usual steps for train, never for a "
-        "command that shows no progress (docs/guides/hangs.md)",
+        "end an attempt without progress for this long; default: 10 to 20 usual steps, never for a command that shows "
+        "none (docs/guides/hangs.md)",
         name="hang_timeout",
     )
     keep_going: KeepGoing = key(KeepGoing(), "whether and how the run continues after an attempt that ended early")
     preflight: bool | None = key(
         None,
-        "whether its nodes and their links are checked before the ranks start; default: for two or more nodes, unless "
-        "the site's preflight.enabled is false",
+        "check nodes and links before the ranks start; default: for two or more nodes, as the site's preflight.enabled",
     )
     image: Annotated[str, kinds.LINE] | None = key(
         None,
-        "container image: an image file's name or path, a Dockerfile, a SIF, a sandbox folder, "
+        "an image file's name or path, a Dockerfile, a SIF, a sandbox folder, "
         "docker-archive:FILE, oci-archive:FILE, oci:FOLDER, docker://REFERENCE, oras://REFERENCE or "
         "library://REFERENCE; default: no container",
     )
@@ -112,8 +109,7 @@ class RunSpec:
     )
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
         {},
-        "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md); "
-        "names that bash, torchrun or torusrun use are refused",
+        "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md)",
     )
     notify: Notify = key(Notify(), "notices of its start and its ends")
     program: Literal["train", "measure"] = key(
@@ -124,7 +120,7 @@ class RunSpec:
         (), "a program of your own in place of train, one word each, as in [python, train.py]"
     )
     each: Annotated[str, OTHERS] | None = key(
-        None, "start the command for each checkpoint of another run, as in 'checkpoint of RUN', until that is over"
+        None, "start the command for each checkpoint of another run, as in 'checkpoint of RUN'"
     )
     newest: bool = key(False, "with 'each', take the newest checkpoint first, and skip those that are older")
     code: Annotated[str, kinds.LINE] | None = key(
@@ -142,7 +138,7 @@ class RunSpec:
     exit_codes: ExitCodes = key(ExitCodes(), "the meaning of the command's exit codes")
     metrics: MetricsSettings = key(MetricsSettings(), "the source of the command's progress")
     roles: dict[Annotated[str, ROLE_NAME], Role] = key(
-        {}, "several programs of the run, by name: one is the main role, the others are services (docs/guides/roles.md)"
+        {}, "several programs, by name: the main role, and services (docs/guides/roles.md)"
     )
     sweep: SweepKeys | None = key(None, "makes several runs from this one, with different values of some keys")
 

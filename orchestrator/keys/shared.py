@@ -59,7 +59,7 @@ class Notify:
     )
     mail: Annotated[str, MAIL] | None = key(None, "an address for sendmail")
     at: tuple[Moment, ...] = key(
-        (), "when: start, end (of each attempt), failure (of an attempt), over (no further attempt follows by itself); "
+        (), "when: start, end or failure (of each attempt), over (no further attempt follows by itself); "
         "default: over",
     )  # fmt: skip
 

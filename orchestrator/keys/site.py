@@ -35,8 +35,7 @@ class Node:
     )
     gpu_cores: tuple[Annotated[str, kinds.CPUS], ...] = key(
         (),
-        "CPUs near each GPU, as nvidia-smi topo -m lists them, as in ['0-19,40-59']; ranks are bound to their "
-        "share of them; default: not bound",
+        "CPUs near each GPU (nvidia-smi topo -m), as in ['0-19,40-59'], to which its ranks are bound; default: none",
     )
     interface: Annotated[str, kinds.LINE] | None = key(
         None, "network interface of the ranks' traffic, as in ib0; default: by host name"
@@ -55,7 +54,7 @@ class Node:
     )
     mean_time_to_failure_s: Annotated[float, kinds.DURATION] | None = key(
         None,
-        "of one node, as in 40d, from which the interval of checkpoints follows; default: 7.9 h of 1,024 ranks",
+        "of one node, as in 40d, for the interval of checkpoints; default: 7.9 h of 1,024 ranks",
         name="mean_time_to_failure",
         source="arXiv 2410.21680",
     )
@@ -67,7 +66,7 @@ class ContainerSettings:
 
     runtime: Annotated[str, kinds.LINE] | None = key(
         None,
-        "apptainer or singularity, or its path, or pyxis (a plug-in of srun, with enroot); default: the one on PATH",
+        "apptainer or singularity, or its path, or pyxis (of srun, with enroot); default: the one on PATH",
     )
     host_mpi: Annotated[str, kinds.LINE] | None = key(
         None, "folder of the site's MPI, which is bound into images in place of their own"
@@ -78,8 +77,7 @@ class ContainerSettings:
     args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further options of exec, one word each")
     gpu: Literal["nv", "nvccli", "rocm", "none"] | None = key(
         None,
-        "how the host's GPUs get into the container: nv, nvccli, rocm or none; default: rocm if node.architecture "
-        "is AMD's, else nv",
+        "how GPUs get into the container: nv, nvccli, rocm or none; default: nv, for AMD rocm",
     )
     writable: Literal["tmpfs"] | None = key(
         None, "tmpfs: programs may change files of the image, until their rank ends; default: read-only"
@@ -106,7 +104,7 @@ class ContainerSettings:
 class PreflightSettings:
     """The checks of a job's nodes and of the links between them, before the ranks start."""
 
-    enabled: bool = key(True, "whether a job of two or more nodes begins with checks of its nodes and their links")
+    enabled: bool = key(True, "whether jobs of two or more nodes begin with these checks")
     pair_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
         None,
         "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
@@ -129,11 +127,11 @@ class Site:
     node: Node = key(Node(), "one whole node")
     request: Resources = key(Resources(), "what every job asks for, unless its run asks for something else")
     most: Most = key(Most(), "the most that a run may ask for")
-    parts: tuple[Part, ...] = key((), "parts of a node for which the site has names; for a run that takes other GPUs")
+    parts: tuple[Part, ...] = key((), "parts of a node for which the site has names")
     preflight: PreflightSettings = key(PreflightSettings(), "checks before the ranks start")
     measured: Measured = key(Measured(), "what torusrun calibrate has measured, as its file has it")
     points_per_node_hour: Annotated[float, kinds.PRICES] | None = key(
-        None, "points that the site charges for an hour of a node; plan and predict show what a run costs"
+        None, "points that the site charges for an hour of a node"
     )
     topology: Topology | None = key(
         None, "the switches above the nodes; without it ranks fill hosts in the scheduler's order"
@@ -145,19 +143,17 @@ class Site:
     )
     umask: Annotated[int, kinds.UMASK] = key(
         0o077,
-        "who may read the files of a run: 077 (its user), 027 (the group, too) or 022 (everybody); never those with "
-        "the attempt's token or values of env",
+        "who may read a run: 077 (its user), 027 (the group, too) or 022 (everybody); never token and values of env",
     )
     container: ContainerSettings = key(ContainerSettings(), "images: how to build and run them")
     python: Annotated[str, kinds.LINE] | None = key(None, "the nodes' Python; default: the one that runs torusrun")
     software: Software = key(Software(), "modules and software that every job activates", name="environment")
     setup: tuple[Annotated[str, kinds.SHELL], ...] = key(
-        (), "shell lines of a job after its modules, as in ulimit -n 65536; one that fails ends the job"
+        (), "shell lines of a job after its modules; one that fails ends the job"
     )
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
         {},
-        "environment variables of the job and its ranks; only the ranks get a secret, {from: FILE} or "
-        "{from_shell: true}; the same names are refused",
+        "environment variables of the job and its ranks; only the ranks get a secret",
     )
     notify: Notify = key(Notify(), "notices of the start and the ends of its runs")
     ask: tuple[Annotated[str, kinds.ASK], ...] = key(
@@ -169,16 +165,15 @@ class Site:
     launcher_args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further arguments of the launcher, one word each")
     remote_shell: Literal["scheduler", "ssh"] | None = key(
         None,
-        "how MPI starts processes on a job's other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: "
-        "scheduler under pbs, elsewhere chosen by the MPI",
+        "how MPI starts processes on other nodes: ssh, or scheduler (pbs_tmrsh, qrsh -inherit); default: scheduler "
+        "under pbs, else the MPI's choice",
     )
     largest_array: Annotated[int, ARRAYS] = key(
         1000, "jobs in an array of a sweep; a sweep with more members has several arrays"
     )
     attempts_by: Literal["array", "dependency"] = key(
         "array",
-        "how the jobs of keep_going.attempts are submitted: as an array, or for a site that forbids arrays by "
-        "dependency, each after the end of the one before",
+        "how jobs of keep_going.attempts are submitted: an array, or where arrays are forbidden a dependency each",
     )
     stop_before_s: Annotated[float, kinds.DURATION] = key(
         60.0, "how long before the time limit ranks get the signal to write a checkpoint", name="stop_before"
@@ -191,12 +186,12 @@ class Site:
     )
     poll_interval_s: Annotated[float, kinds.DURATION] = key(
         10.0,
-        "how often the scheduler is queried about jobs, by all terminals and processes of a user together",
+        "how often a user's processes together query the scheduler",
         name="poll_interval",
     )
     forget_bad_nodes_s: Annotated[float, kinds.EXPIRY] = key(
         86400.0,
-        "how long a host that broke runs is left out of requests, and how long an end that names it counts",
+        "how long a host that broke runs is left out, and an end that names it counts",
         name="forget_bad_nodes",
     )
     host: Annotated[str, kinds.HOST] | None = key(

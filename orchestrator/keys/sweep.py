@@ -37,5 +37,5 @@ class SweepKeys:
     goal: Literal["max", "min"] | None = key(None, "whether a study looks for the largest or the least")
     at_once: Annotated[int, MEMBERS] | None = key(
         None,
-        "members that run at the same time; default: as many as have room, of a study an eighth, on this machine 1",
+        "members at the same time; default: all, of a study an eighth, on this machine 1",
     )

@@ -27,9 +27,8 @@ class Topology:
     first: Annotated[int, Limits(at_least=0, at_most=10**9)] = key(1, "of names: the first node's number")
     attribute: Annotated[str, LINE] | None = key(
         None,
-        "of pbs: the resource that names the switch, or a list of nested ones (default: switch); of gridengine: how "
-        "the names of racks' host groups begin (default: @rack); of slurm: a topology by its name (default: the "
-        "cluster's)",
+        "of pbs: the resource with the switch, or nested ones (default: switch); of gridengine: how racks' host groups "
+        "begin (default: @rack); of slurm: a topology's name (default: the cluster's)",
     )
     file: Annotated[str, LINE] | None = key(None, "a file with the output of the source, read in place of a query")
     switches: dict[Annotated[str, LINE], Annotated[str, LINE]] = key(
@@ -40,8 +39,7 @@ class Topology:
     )
     nvlink: bool = key(
         False,
-        "the hosts of a rack (a block of Slurm) are one NVLink domain, as in NVL72: a row of grid auto is a domain, "
-        "which NCCL sums by itself",
+        "a rack (a block of Slurm) is an NVLink domain (NVL72): a row of grid auto is one, summed by NCCL",
     )
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = key(
         {}, "hosts and switches with a slow link: the share of bandwidth that is left"

@@ -14,7 +14,6 @@ from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, SCHEDU
 EPOCHS = Limits(above=0, at_most=1e6)
 RATE = Limits(at_least=0, at_most=1e9)
 PIXELS = Limits(at_least=1, at_most=4096)
-STAYS = "; default: as before, at first as in"
 
 Share = Annotated[float, Limits(above=0, at_most=1.0)]
 Ratio = Annotated[float, Limits(above=0, at_most=100.0)]
@@ -26,33 +25,26 @@ class PhaseKeys:
     """A part of the run, from the end of the phase before to `until`."""
 
     until: Annotated[float, EPOCHS] = needed("end of the phase; the last phase ends at train.epochs", unit="epochs")
-    lr: Rates | None = key(
-        None, "learning rate: one number, or [from, to]; all phases have it, or none, and train.schedule sets the rate"
-    )
+    lr: Rates | None = key(None, "learning rate, or [from, to]; without it in all phases train.schedule sets the rate")
     power: Annotated[float, Limits(above=0, at_most=100)] = key(
-        1.0, "the rate is to + (from - to) * (1 - x)^power; x goes from 0 at the start of the phase to 1 at `reach`"
+        1.0, "of the rate: to + (from - to) * (1 - x)^power, x from 0 at its start to 1 at `reach`"
     )
     reach: Annotated[float, EPOCHS] | None = key(
         None, "epoch at which the second rate would be reached; default: `until`", unit="epochs"
     )
-    batch: Annotated[int, Limits(at_least=1, at_most=10**9)] | None = key(
-        None, f"samples per step, over all ranks{STAYS} train.batch"
-    )
-    size: Annotated[int, PIXELS] | None = key(None, f"side of training images{STAYS} train.data", unit="pixels")
-    test_size: Annotated[int, PIXELS] | None = key(None, f"side of test images{STAYS} train.data", unit="pixels")
-    rectangular: bool | None = key(None, f"test images keep their aspect ratio{STAYS} train.data")
-    area: tuple[Share, Share] | None = key(
-        None, f"least and largest share of an image that a random crop takes{STAYS} train.data"
-    )
-    augment: bool | None = key(None, f"whether training images are changed at random{STAYS} train.data")
-    weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, f"L2{STAYS} train.optimizer")
+    batch: Annotated[int, Limits(at_least=1, at_most=10**9)] | None = key(None, "samples per step, over all ranks")
+    size: Annotated[int, PIXELS] | None = key(None, "side of training images", unit="pixels")
+    test_size: Annotated[int, PIXELS] | None = key(None, "side of test images", unit="pixels")
+    rectangular: bool | None = key(None, "test images keep their aspect ratio")
+    area: tuple[Share, Share] | None = key(None, "least and largest share of an image that a random crop takes")
+    augment: bool | None = key(None, "whether training images are changed at random")
+    weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, "L2")
     nodes: Annotated[int, Limits(at_least=1, at_most=100_000)] | None = key(
-        None, f"nodes of the attempt that trains this phase{STAYS} the run"
+        None, "nodes of the attempt that trains this phase"
     )
     collapse: bool = key(
         False,
-        "a branch: at its end its weights become a member of the ensemble, and model and optimizer are "
-        "reset to their state at its start",
+        "a branch: at its end its weights join the ensemble, and the state is that of its start again",
     )
 
 
@@ -73,7 +65,7 @@ class ModelKeys:
         None, "a safetensors file with the initial weights: an absolute path that exists on all nodes"
     )
     new: tuple[str, ...] = key(
-        (), "weights whose names begin with one of these are not read from the file, such as fc. for a new last layer"
+        (), "weights that are not read from the file, by the beginnings of their names, as in [fc.]"
     )
 
 
@@ -87,11 +79,11 @@ class DataKeys:
     test_size: Annotated[int, PIXELS] | None = key(None, "side of a test image; default: `size`", unit="pixels")
     test_margin: Annotated[float, Limits(at_least=1, at_most=10)] = key(
         MARGIN,
-        "short side of a test image, divided by the side of its tested middle; 1.1429 for 224 of 256 pixels",
+        "short side of a test image / side of its tested middle; 1.1429 for 224 of 256 pixels",
         source="fast.ai 2018, verified",
     )
     area: tuple[Share, Share] = key(
-        AREA, "smallest and largest area of a random crop, as a share of the image", source="torchvision, verified"
+        AREA, "least and largest share of an image that a random crop takes", source="torchvision, verified"
     )
     aspect: tuple[Ratio, Ratio] = key(
         ASPECT, "smallest and largest width / height of a random crop", source="torchvision, verified"
@@ -101,7 +93,7 @@ class DataKeys:
         False, "test images keep their aspect ratio, in batches of similar ones", source="fast.ai 2018, verified"
     )
     workers: Annotated[int, Limits(at_least=1, at_most=256)] | None = key(
-        None, "threads of a rank that decode images; default: the cores that it may use, at most 8"
+        None, "threads of a rank that decode images; default: its cores, at most 8"
     )
 
 
@@ -116,17 +108,17 @@ class LarsKeys:
     lr_in_momentum: bool = key(True, "the learning rate scales the gradient, not the velocity (MLPerf)")
     ratio_in_momentum: bool = key(
         True,
-        "the ratio scales the gradient, not the velocity; false: together with lr_in_momentum false, TensorFlow 1.14's",
-        source="tf.contrib.opt.LARSOptimizer in TensorFlow's wheels 1.14.0 (false) and 1.15.0 (true), verified",
+        "the ratio scales the gradient, not the velocity",
+        source="tf.contrib.opt.LARSOptimizer: false in 1.14.0, true in 1.15.0, verified",
     )
     ratio_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(
         None,
-        "the weight decay in the ratio's denominator; left out: train.optimizer.weight_decay",
-        source="Fujitsu's MLPerf 0.6 submission, in which it is the decay times the base rate, verified",
+        "the weight decay in the ratio's denominator; default: train.optimizer.weight_decay",
+        source="Fujitsu's MLPerf 0.6 submission, verified",
     )
     skip: Literal["vectors", "normalization", "nothing"] = key(
         "vectors",
-        "tensors without ratio and decay: batch norm and biases (vectors), modules called *Norm alone, or none",
+        "tensors without ratio and decay: batch norm and biases (vectors), modules called *Norm, or none",
         source="vectors: MLPerf's reference, verified",
     )
     form: Literal["auto", "foreach", "fused"] = key(
@@ -151,7 +143,7 @@ class OptimizerKeys:
     )
     momentum_correction: bool = key(
         False,
-        "with the rate in the momentum: the velocity changes with the rate, by the same factor",
+        "with lr_in_momentum: the velocity changes with the rate",
         source="Goyal et al. 2017, remark 2, from memory",
     )
     lars: LarsKeys = key(LarsKeys(), "how LARS scales each tensor's step")
@@ -193,14 +185,14 @@ class SyncKeys:
 
     all_reduce: Literal["auto", "torus", "flat", "hierarchical", "hybrid", "ddp"] = key(
         "auto",
-        "torus (over the grid), flat (the library's own), auto (by size the quicker of both as calibrate measured, "
-        "or else the torus), hierarchical, hybrid (below 1 MiB hierarchical, else flat), or ddp (torch's own)",
+        "torus (over the grid), flat (the library's own), auto (of both the quicker by size, as calibrate measured), "
+        "hierarchical, hybrid (hierarchical below 1 MiB), ddp (torch's own)",
         short=True,
     )
     buckets: Literal["auto", "exact", "fujitsu", "ddp", "one"] = key(
         "auto",
-        "which gradients are reduced together during backward: exact (the best plan by measured times), fujitsu, "
-        "ddp (1 MiB, then 25 MiB), one, or auto: exact on a GPU, one on a CPU",
+        "which gradients are reduced together: exact (best by measured times), fujitsu, ddp (1 MiB, then 25 MiB), one, "
+        "or auto: exact on a GPU, one on a CPU",
     )
     wire: Literal["fp32", "fp16", "bf16"] = key("fp32", "the type in which gradients are sent")
 
@@ -211,17 +203,16 @@ class NormKeys:
 
     statistics: Literal["moving", "last"] = key(
         "moving",
-        "evaluation normalizes with moving averages, averaged in every step, or with the last batch's mean and "
-        "variance, averaged before evaluations and checkpoints",
+        "evaluation normalizes with moving averages, or with the last batch's mean and variance over all ranks",
         source="last: Akiba et al. 2017, arXiv 1711.04325",
     )
     momentum: Annotated[float, Limits(above=0, at_most=1)] | None = key(
-        None, "share of the newest batch in the moving averages (torch's convention); null: the model's own"
+        None, "share of the newest batch in the moving averages; null: the model's own"
     )
     eps: Annotated[float, Limits(above=0, at_most=1)] | None = key(None, "added to the variance; null: the model's own")
     ranks: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
         1,
-        "number of consecutive ranks that normalize with the common statistics of their batches",
+        "consecutive ranks that normalize together",
         source="Ying et al. 2018, arXiv 1811.06992",
     )
 
@@ -231,11 +222,11 @@ class CheckpointKeys:
     """Which checkpoints stay; the others are deleted."""
 
     last: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(3, "number of the newest ones", short=True)
-    best: bool = key(False, "save after an evaluation that is better than all before; the best one is kept")
+    best: bool = key(False, "save after each best evaluation so far, and keep that")
     memory: bool = key(
         False,
-        "after every step the first rank of each node copies the state to its memory (two copies, in /dev/shm), from "
-        "which the next attempt in the same job continues; each step waits for one copy of the state",
+        "after every step copy the state to the memory of each node (twice, in /dev/shm), from which the next attempt "
+        "in the same job continues",
     )
 
 
@@ -243,14 +234,14 @@ class CheckpointKeys:
 class Train:
     """What the ranks do; handed to `python -m torusrun.training` unchanged."""
 
-    recipe: RecipeName | None = key(
-        None, "a published recipe, fitted to the ranks and the data set; the other keys override its values"
-    )
+    recipe: RecipeName | None = key(None, "a published recipe, fitted to ranks and data set; other keys override it")
     model: ModelKeys = key(ModelKeys(), "the network")
     data: DataKeys = key(DataKeys(), "the data set")
     optimizer: OptimizerKeys = key(OptimizerKeys(), "how gradients move the weights")
     schedule: ScheduleKeys = key(ScheduleKeys(), "how the learning rate changes")
-    phases: tuple[PhaseKeys, ...] = key((), "parts of the run with their own batch, images or learning rates")
+    phases: tuple[PhaseKeys, ...] = key(
+        (), "parts of the run with their own batch, images or learning rates; what one leaves out stays as before"
+    )
     evaluate: EvaluateKeys = key(EvaluateKeys(), "when the test set is evaluated")
     sync: SyncKeys = key(SyncKeys(), "how the ranks average their gradients")
     norm: NormKeys = key(NormKeys(), "batch normalization")
@@ -258,25 +249,24 @@ class Train:
     epochs: Annotated[int, Limits(at_least=1, at_most=1_000_000)] = key(20, "passes over the training set")
     batch: Annotated[int, Limits(at_least=1, at_most=10**9)] = key(64, "samples per step, over all ranks")
     clip_norm: Annotated[float, Limits(at_least=0, at_most=1e9)] = key(
-        0.0, "largest norm of the ranks' mean gradient, over all weights; 0: no limit", source="torch's clip_grad_norm_"
+        0.0, "largest norm of the mean gradient; 0: no limit", source="torch's clip_grad_norm_"
     )
     accumulate: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
-        1, "backward passes of a rank in one step, each on an equal part of its share of the batch"
+        1, "backward passes of a rank in a step, each on a part of its samples"
     )
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
         "fp32",
-        "type of matrix products and convolutions; weights stay in fp32; tf32 is fp32 on a CPU, and fp16 waits for the "
-        "device once a step",
+        "type of matrix products and convolutions; weights stay in fp32",
     )
     loss_scale: Annotated[float, Limits(at_least=1, at_most=2.0**60)] = key(
         LOSS_SCALE,
-        "the first factor of the loss in fp16, by which small gradients survive; rounded to a power of two",
+        "first factor of the loss in fp16, rounded to a power of two",
         source="torch.amp.GradScaler, verified",
     )
     compile: bool | None = key(
         None,
-        "torch.compile the network, in its first steps (about a minute, at first), and on a GPU replay the steps of "
-        "built-in networks as CUDA graphs; it needs a C++ compiler; default: built-in networks on a GPU, if it can",
+        "torch.compile the network; on a GPU replay built-in networks' steps as CUDA graphs; it needs a C++ compiler; "
+        "default: built-in networks on a GPU, if it can",
     )
     label_smoothing: Annotated[float, Limits(at_least=0, at_most=0.99)] = key(
         0.1, "share of the target spread over all classes"
@@ -284,14 +274,14 @@ class Train:
     seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = key(1, "for the random weights, order and shifts")
     checkpoint_every_steps: Annotated[int, STEPS] | None = key(
         None,
-        "interval; default: sqrt(2 x the measured time of a save x the mean time between failures)",
+        "interval; default: sqrt(2 x the time of a save x the time between failures)",
         unit="steps",
         source="Young 1974, Daly 2006",
     )
     checkpoints: CheckpointKeys = key(CheckpointKeys(), "which checkpoints are kept")
     log_every_steps: Annotated[int, STEPS] = key(5, "interval between rows of metrics", unit="steps")
-    trace: bool = key(False, "rank 0 writes a line for every step into trace.jsonl, in the folder of the attempt")
-    mlperf_log: bool = key(False, "rank 0 writes lines in the format of MLPerf's logs (:::MLLOG) to its output")
+    trace: bool = key(False, "a line for every step in the attempt's trace.jsonl")
+    mlperf_log: bool = key(False, "MLPerf's lines (:::MLLOG) in the output of rank 0")
 
     @property
     def needs_code(self) -> bool:
