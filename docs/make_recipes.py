@@ -19,7 +19,8 @@ HEAD = """# Recipes: the record trainings
 Made by `python docs/make_recipes.py` from the files in `training/recipes/`.
 
 Ten published trainings of ResNet-50 on ImageNet can be run by name. A recipe is a set of values for the keys of `train:`.
-`torusrun recipes show NAME` prints schedule and values with their marks; the recipe's file has the source of each.
+`torusrun recipes show NAME` prints schedule, values with their marks, techniques, and all differences from the publication; the
+recipe's file has the source of each value.
 
 ```sh
 torusrun recipes
@@ -62,15 +63,20 @@ In all recipes the order of samples, crops and mirrors are torusrun's, images ar
 smaller (`data: {options: {draft: false}}`), checkpoints follow [Daly's rule](../guides/checkpoints.md#how-often), and other
 keys have torusrun's defaults. What each technique is worth: [large batches](large-batches.md). On the digits, with 1,437 images, LARS and
 warm-up cannot show ([accuracies](../../benchmarks/results/SMALL_FILE)).
+
+## Publications
+
+A value that the publication does not give is derived, from memory, or torusrun's own: the differences say which.
+
+PAPERS
 """
 
 
 def text() -> str:
     """The page."""
     marks = "; ".join(f"*{certainty}*: {means}" for certainty, means in CERTAINTIES.items())
-    head = HEAD.replace("MARKS", _wrapped(f"Marks: {marks}.")).replace("RECORDS", "\n".join(_records()))
-    head = head.replace("SMALL_FILE", DIGITS.name)
-    return "\n".join([head, *("\n".join(_section(load(name))) for name in names())])
+    page = HEAD.replace("MARKS", _wrapped(f"Marks: {marks}.")).replace("RECORDS", "\n".join(_records()))
+    return page.replace("SMALL_FILE", DIGITS.name).replace("PAPERS", "\n".join(_papers()))
 
 
 def _records() -> Iterator[str]:
@@ -90,16 +96,13 @@ def _fact(recipe: Published, key: str) -> str:
     return f"{value} {mark.certainty[0]}{note}"
 
 
-def _section(recipe: Published) -> Iterator[str]:
-    """Paper, marks, file, and differences of a recipe."""
-    file = f"[file](../../training/recipes/{recipe.name}.yaml)"
-    about = f"{recipe.title}. {recipe.paper}. Values: {_counted(recipe)} ({file})."
-    yield f"## {recipe.name}\n\n{_wrapped(about)}\n"
-    if recipe.erratum:
-        yield f"{_wrapped(f'Erratum: {recipe.erratum}')}\n"
-    yield "Differences from the publication:\n"
-    yield from (_wrapped(f"- {each}", "  ") for each in recipe.left_out)
-    yield ""
+def _papers() -> Iterator[str]:
+    """A row for each recipe: its file, its publication, its marks."""
+    yield "| file | publication | values | differences |\n|---|---|---|---|"
+    for recipe in map(load, names()):
+        file = f"[{recipe.name}](../../training/recipes/{recipe.name}.yaml)"
+        erratum = f" Erratum: {recipe.erratum}" if recipe.erratum else ""
+        yield f"| {file} | {recipe.title}. {recipe.paper}.{erratum} | {_counted(recipe)} | {len(recipe.left_out)} |"
 
 
 def _counted(recipe: Published) -> str:
@@ -108,8 +111,8 @@ def _counted(recipe: Published) -> str:
     return ", ".join(f"{marks.count(each)} {each}" for each in CERTAINTIES if each in marks)
 
 
-def _wrapped(words: str, indent: str = "") -> str:
-    return textwrap.fill(words, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _wrapped(words: str) -> str:
+    return textwrap.fill(words, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
