@@ -41,7 +41,7 @@ PAGE = f"""# Large batches on real images
 
 <!-- Made by docs/make_large_batches.py from benchmarks/results/large-batch.jsonl: do not edit. -->
 
-The recipes are made for batches of tens of thousands of images and few steps. This page trains in that regime on two cores: MNIST's
+What techniques of the recipes are worth at large batches, measured on two cores: MNIST's
 60,000 images, reduced to {MNIST.size} x {MNIST.size} pixels, `resnet-small` with {" ".join(map(str, MNIST.widths))} channels, {MNIST.epochs} epochs. At {LARGE:,}
 images a step that is {math.ceil(60000 * MNIST.epochs / LARGE)} steps. Percent of the 10,000 test images.
 
@@ -56,9 +56,8 @@ best is better, nor, below {UNSTABLE:g} %, a quarter. Seeds {SEEDS[0]} to {SEEDS
 rules: 0.1 for 256 images and in proportion to the batch for SGD (Goyal et al. 2017), 10 for 3,328 and with its square root for LARS
 (NVIDIA's MLPerf submissions), [its own fit](recipes.md#how-a-recipe-is-fitted-to-a-run) for a recipe. "x 4" is a rate as a multiple
 of its rule's; it says nothing about the recipe at its own size. Nothing is held out: best rates flatter every row a little.
-
-The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up, the others follow a cosine. A training that diverged counts as 10 %, a
-guess, and is named. One process computes the whole batch: COMPLETE.
+The first {MNIST.warm_up:g} epochs of SGD and LARS are a warm-up. A training that diverged counts as 10 %, a guess. One process computes the
+whole batch: COMPLETE.
 
 ## Accuracy over the batch
 
@@ -78,8 +77,8 @@ RATES
 
 ## The recipes, whole and without one technique
 
-Without batch-size control the largest batch is taken from the start, and so fewer steps: STEPS. Without image sizes all images have
-{MNIST.size} pixels; fastai-18min, fitted, has 8, then {MNIST.size}, then 18: its first phases see almost nothing.
+Without batch-size control the largest batch is taken from the start, and so fewer steps: STEPS. fastai-18min, fitted, has images
+of 8, then {MNIST.size}, then 18 pixels: its first phases see almost nothing.
 
 At {LARGE:,} images a step, each with its own best rate; points against the whole recipe. Bold: more than twice its standard error.
 Empty: the recipe has no such technique. `...`: not measured yet.FEW
