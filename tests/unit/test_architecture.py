@@ -207,6 +207,17 @@ def test_training_knows_nothing_of_the_orchestrator_which_never_imports_torch() 
     assert not [path for path in files if {m.split(".")[0] for m in imports(path)} & {"torch", "numpy"}]
 
 
+def test_the_unit_tests_need_no_torch() -> None:
+    """They run on a Python for which there is no torch yet."""
+    files = (path.relative_to(ROOT) for path in (ROOT / "tests/unit").rglob("*.py"))
+    names = [".".join(path.with_suffix("").parts) for path in files]
+    program = f"""import importlib, sys
+sys.path[0], sys.modules["torch"] = {str(ROOT)!r}, None
+for name in sys.argv[1:]: importlib.import_module(name)"""
+    said = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True, timeout=120)
+    assert said.returncode == 0, f"move it to tests/training:\n{said.stderr}"
+
+
 def modules_after(*argv: str, stderr: int = subprocess.PIPE) -> set[str]:
     """The modules that a verb has imported when it ends, its output going to a pipe."""
     program = (
