@@ -78,8 +78,9 @@ def _verb(request: Request, reads: IO[bytes]) -> int:
                 request.get("id", ""), [word.replace(store.HERE, str(folder)) for word in request["words"]]
             )
     for stream, text in ((sys.stderr, err.getvalue()), (sys.stdout, out.getvalue())):
+        is_json = stream is sys.stdout and "--json" in request["words"]
         for path, name in names.items():
-            text = text.replace(path, name)
+            text = text.replace(path, json.dumps(name)[1:-1] if is_json else name)
         print(text, end="", file=stream, flush=True)
     return code
 

@@ -81,7 +81,7 @@ def run(
 
     The output names the files of this machine. Raises UserError and SiteError.
     """
-    return call.captured(*_request(verb, planned, path, options, site, settings))
+    return call.captured(*_request(verb, planned, path, options, site, settings, code=verb != "where"))
 
 
 def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:

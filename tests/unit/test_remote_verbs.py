@@ -57,6 +57,19 @@ def test_a_dry_run_is_made_over_there_and_names_the_files_of_here(
     assert "a run copies at most 1 byte" in refuses(capsys, "submit", str(run_file), "--dry-run", "--quiet")
 
 
+def test_where_is_answered_over_there_without_the_code(
+    run_file: Path, far: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(freeze, "LIMIT_BYTES", 1)
+    (place,) = json.loads(prints(capsys, "where", str(run_file), "--json", "--set", "time=2h"))["places"]
+    assert (place["site"], place["outcome"]) == (str(run_file.with_name("site.yaml")), "now")
+    assert not (far / "torusrun").exists() and not remote_runs.runs(), "nothing is submitted"
+    never = ["where", str(run_file), "--json", "--set", "image=/nowhere/image.sif"]
+    assert main(never) == 2
+    (place,) = json.loads(capsys.readouterr().out)["places"]
+    assert place["outcome"] == "never" and "/nowhere/image.sif" in place["why"], place
+
+
 def test_a_site_is_made_and_examined_on_its_login_node(home: Path, far: Path, capsys: Capsys) -> None:
     assert main(["init", "mine", "--host", HERE.address, "--scheduler", "local", "--yes"]) in (0, 3)
     said = capsys.readouterr().out
