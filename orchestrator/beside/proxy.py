@@ -1,7 +1,8 @@
 """The ProxyCommand of an ssh client (`torusrun shell RUN --proxy`), which leads to an sshd beside a rank.
 
 The sshd (ssh_server.py) is started by the way of `shell`, has a new key for each connection, and lets in one key, which
-lies in a private folder here. Its public key comes back by the same way, into the list of known hosts of the client.
+lies in a private folder of the client's machine. Its public key comes back by the same way, into a list of known hosts
+beside it. For a run on a login node the verb there starts the sshd, with a key of this machine.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import contextlib
 import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from torusrun.orchestrator.base import lock, private, process
-from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import DONE, SiteError, explained
 from torusrun.orchestrator.base.listening import BLOCK_BYTES
+from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.beside import leading
 from torusrun.orchestrator.beside.forward import carry
-from torusrun.orchestrator.beside.shell import beside
+from torusrun.orchestrator.beside.shell import Beside, beside
 from torusrun.orchestrator.beside.ssh_server import KIND, made_key
 from torusrun.orchestrator.keys.paths import state_folder
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -40,9 +42,9 @@ CONFIG = """Host {host}
 """
 
 
-def configuration(run: str, options: str) -> str:
-    """The lines of ~/.ssh/config with which `ssh torusrun` opens the host of a rank of this run."""
-    return CONFIG.format(host=HOST, run=run, options=options, user=user_name(), folder=_client_key().parent)
+def configuration(run: str, options: str, user: str) -> str:
+    """The lines of ~/.ssh/config with which `ssh torusrun` opens the host of a rank of this run, as this user of it."""
+    return CONFIG.format(host=HOST, run=run, options=options, user=user, folder=_client_key().parent)
 
 
 def proxy(run: RunFolder, rank: int, role: str = "") -> int:
@@ -50,19 +52,41 @@ def proxy(run: RunFolder, rank: int, role: str = "") -> int:
 
     Raises UserError if the run is not running or has no such rank, SiteError if its host has no sshd or is not reached.
     """
-    place, key = beside(run, rank, role), _client_key()
-    words = process.module(place.plan.python, PROGRAM, key.with_suffix(".pub").read_text().strip())
+    place = beside(run, rank, role)
+    return joined(place.host, lambda key, streams: _started(place, key, streams))
+
+
+def serve(run: RunFolder, rank: int, role: str, key: str) -> int:
+    """Start the sshd for the client of another machine, which has this key, on our standard streams, as pieces.
+
+    Raises as `proxy` does.
+    """
+    return _started(beside(run, rank, role), key, STANDARD)
+
+
+def _started(place: Beside, key: str, streams: Streams) -> int:
+    words = process.module(place.plan.python, PROGRAM, key)
+    return place.start(words, terminal=False, streams=streams)
+
+
+def joined(host: str, start: Callable[[str, Streams], int]) -> int:
+    """Join our standard streams to an sshd, which `start` starts for our key on other streams; DONE. Raises SiteError.
+
+    `host` is its name in errors.
+    """
+    key = _client_key()
+    public = key.with_suffix(".pub").read_text().strip()
 
     def lead(_: None, there: leading.Pieces) -> None:
         there.begun()
         first = there.recv(BLOCK_BYTES).decode(errors="replace")
         if not first.startswith(f"{KIND} ") or not first.isprintable():
-            raise SiteError(f"{place.host}: {plain(first)}")
+            raise SiteError(f"{host}: {plain(first)}")
         _expect(key.with_name("known_hosts"), first)
         _carry(there)
 
-    with explained(f"{place.host}: the connection broke"):
-        carry(None, lambda streams: place.start(words, terminal=False, streams=streams), lead)
+    with explained(f"{host}: the connection broke"):
+        carry(None, lambda streams: start(public, streams), lead)
     return DONE
 
 

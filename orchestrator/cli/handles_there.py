@@ -107,8 +107,14 @@ class RunThere(OnLoginNode, Run):
         return call.interact(self.known.host, words, terminal=terminal)
 
     def proxy(self, *, rank: int = 0, role: str = "") -> int:
-        """Raises UserError: the keys are on the login node."""
-        raise UserError(f"{self.id} is on {self.known.host.address}: --proxy works there alone")
+        """As in `Run`, through the login node; the keys are on this machine. Raises LinkLost if the link breaks."""
+        from torusrun.orchestrator.beside import proxy
+
+        host, words = self.known.host, ["shell", self.id, *_beside(rank, role), "--proxy"]
+        return proxy.joined(
+            host.address,
+            lambda key, streams: call.interact(host, [*words, f"--admit={key}"], terminal=False, streams=streams),
+        )
 
     def forward(self, port: int | str, *, rank: int = 0, role: str = "", listen: str = "") -> int:
         """As in `Run`; the local port is on this machine. Raises LinkLost if the link breaks."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from torusrun.orchestrator.base import lock, private, process
+from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.errors import DONE, SiteError, TorusrunError
 from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.keys.paths import state_folder
@@ -145,6 +146,11 @@ def _folder(request: Request, reads: IO[bytes]) -> int:
     return _printed(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 
 
+def _user(request: Request, reads: IO[bytes]) -> int:
+    """The name of the user here."""
+    return _printed(user_name())
+
+
 def _collect(request: Request, reads: IO[bytes]) -> int:
     """Copy a run, beside it because there is room for it, to be fetched; print the entries of the copy."""
     from torusrun.orchestrator.upkeep.collect import collect
@@ -187,6 +193,7 @@ def _printed(answer: Any) -> int:
 ACTIONS = {
     "verb": _verb,
     "folder": _folder,
+    "user": _user,
     "collect": _collect,
     "fetch": _fetch,
     "drop": _drop,

@@ -18,6 +18,7 @@ from typing import IO, Any, TypeVar
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import USER_MISTAKE, SiteError, TorusrunError, UserError
+from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.terminal.plain import harmless, plain
 from torusrun.orchestrator.base.terminal.remarks import progress, say
 from torusrun.orchestrator.remote import archive
@@ -136,13 +137,17 @@ def words(*given: str, buffered: bool = False) -> dict[str, Any]:
     return {"do": "verb", "words": list(given), "buffered": buffered}
 
 
-def interact(host: LoginHost, given: Sequence[str], *, terminal: bool) -> int:
-    """Run `torusrun GIVEN...` there with this program's own streams, on a terminal if `terminal`; its exit code."""
+def interact(host: LoginHost, given: Sequence[str], *, terminal: bool, streams: Streams | None = None) -> int:
+    """Run `torusrun GIVEN...` there; its exit code.
+
+    It has `streams`, or this program's own ones, on a terminal if `terminal`.
+    """
     folder = answer(host, {"do": "folder"}, str)
     encoded = base64.urlsafe_b64encode(json.dumps(list(given)).encode()).decode()
     file = f"{folder}/torusrun/orchestrator/remote/boot.py"
     command = f"{python_word(host.python)} {shlex.quote(file)} {encoded}"
-    code = process.interact(host.argv(command, terminal=terminal))
+    argv = host.argv(command, terminal=terminal)
+    code = process.join(argv, streams) if streams else process.interact(argv)
     if code == LOST:
         raise LinkLost(f"{host.address}: the link broke, and ended what ran there")
     return code

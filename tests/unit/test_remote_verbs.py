@@ -1,6 +1,8 @@
 """Verbs of run files whose site has a login node: what is asked there, and which runs a word can name there."""
 
 import json
+import os
+import pwd
 import sys
 from pathlib import Path
 
@@ -68,6 +70,17 @@ def test_where_is_answered_over_there_without_the_code(
     assert main(never) == 2
     (place,) = json.loads(capsys.readouterr().out)["places"]
     assert place["outcome"] == "never" and "/nowhere/image.sif" in place["why"], place
+
+
+def test_the_lines_for_ssh_have_the_user_of_the_login_node(
+    home: Path, far: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    remote_runs.keep(Known("far-1", HERE, "site", 1000.0))
+    monkeypatch.setenv("LOGNAME", "me-on-the-laptop")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    said = prints(capsys, "shell", "far-1", "--rank", "3", "--proxy")
+    assert "ProxyCommand torusrun shell far-1 --rank 3 --proxy\n" in said
+    assert f"User {pwd.getpwuid(os.getuid()).pw_name}\n" in said and f"IdentityFile {home}/" in said
 
 
 def test_a_site_is_made_and_examined_on_its_login_node(home: Path, far: Path, capsys: Capsys) -> None:

@@ -31,6 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     shared_arguments.role(parser)
     parser.add_argument("--proxy", action="store_true", help="be the ProxyCommand of ssh, for editors such as VS Code")
+    parser.add_argument("--admit", metavar="KEY", help=argparse.SUPPRESS)  # by the client of another machine
     parser.usage = "torusrun shell [-h] [--rank N] [--role NAME] RUN [--proxy | -- COMMAND ...]"
 
 
@@ -53,6 +54,18 @@ def _proxy(args: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         options = f" --rank {args.rank}" if args.rank else ""
         options += f" --role {args.role}" if args.role else ""
-        print(proxy.configuration(args.run_id, options), end="")
+        print(proxy.configuration(args.run_id, options, _user(args.run_id)), end="")
         return DONE
-    return open_run(args.run_id).proxy(rank=args.rank, role=args.role)
+    run = open_run(args.run_id)
+    if args.admit:
+        return proxy.serve(run.folder, args.rank, args.role, args.admit)
+    return run.proxy(rank=args.rank, role=args.role)
+
+
+def _user(run: str) -> str:
+    """The name of the user on the hosts of a run."""
+    from torusrun.orchestrator.base.environment import user_name
+    from torusrun.orchestrator.remote import call, remote_runs
+
+    known = remote_runs.find(run)
+    return str(call.answer(known.host, {"do": "user"}, str)) if known else user_name()
