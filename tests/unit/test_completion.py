@@ -23,13 +23,7 @@ MEMBERS = {f"{SWEEP}.{number}" for number in range(11)}
 TYPED = {
     "statu\tdi\t": f"status {RUN}",
     "plan --si\tmi\tru\t": "plan --site mine run.yaml",
-    "show di\t": f"show {RUN}",
-    "reprod\tdi\t": f"reproduce {RUN}",
-    "forw\tdi\t": f"forward {RUN}",
-    "expo\tdi\tru\t": f"export {RUN} run.yaml",
-    "gc --older\t30d --dr\t": "gc --older-than 30d --dry-run",
     "run --si\tmi\t-- sh ru\t": "run --site mine -- sh run.yaml",
-    "exam\tdigi\t": "examples digits",
 }  # what the user types -> the line that runs
 
 
