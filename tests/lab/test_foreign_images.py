@@ -137,7 +137,7 @@ SEES = 'echo "$RANK of $WORLD_SIZE, $ODD in $APPTAINER_NAME, $(ls /mounted/hello
 
 def test_attempts_and_shells_of_a_held_allocation_are_in_the_image(builder: Builder, tiny: Path) -> None:
     write_run(builder, tiny.name, builder.site("kept.yaml", f", stage: /tmp/kept, bind: ['{builder.home}:/mounted']"))
-    said = builder.place.succeeds("hold", "hello.yaml", "--time", "5m", "--name", "kept", "--wait")
+    said = builder.place.succeeds("hold", "hello.yaml", "--time", "30m", "--name", "kept", "--wait")
     held, sent = said.stdout.split()[0], hashlib.sha256(tiny.read_bytes()).hexdigest()[:16]
     try:
         waits = ["sh", "-c", "echo begun; until test -e released; do sleep 0.1; done"]

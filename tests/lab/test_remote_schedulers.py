@@ -60,6 +60,8 @@ def test_two_sites_of_different_schedulers_at_once(away: Away) -> None:
         runs[name] = said.stdout.strip()
     followers = {name: laptop.begin("logs", run_id, "--follow") for name, run_id in runs.items()}
     until(lambda: {view["state"] for view in views(laptop).values()} == {"RUNNING"}, "both to run")
+    for follower in followers.values():
+        assert follower.stdout and follower.stdout.readline() == "line 1\n", "it follows before its link breaks"
     assert {name: view["scheduler"] for name, view in views(laptop).items()} == {name: name for name in runs}
     away.login.drop()
     for name, follower in followers.items():

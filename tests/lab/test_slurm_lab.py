@@ -9,7 +9,7 @@ from .slurm import SlurmLab
 
 def test_all_nodes_are_in_service(slurm_lab: SlurmLab) -> None:
     for node in slurm_lab.nodes:
-        slurm_lab.wait_in_service(node, 60)
+        slurm_lab.wait_in_service(node, 240)
 
 
 def test_gpus_are_given(slurm_lab: SlurmLab) -> None:
@@ -24,4 +24,4 @@ def test_too_much_memory_is_reported(slurm_lab: SlurmLab) -> None:
     argv = ["sbatch", "--parsable", "--output=/dev/null", "-N1", "--mem=100", greedy]
     job = slurm_lab.run_as_user(argv, check=True).stdout.strip()
     ask = ["sacct", "-X", "-n", "-P", "-j", job, "-o", "State"]
-    until(lambda: slurm_lab.run_as_user(ask).stdout.strip() == "OUT_OF_MEMORY", f"job {job} to be out of memory", 30)
+    until(lambda: slurm_lab.run_as_user(ask).stdout.strip() == "OUT_OF_MEMORY", f"job {job} to be out of memory")

@@ -257,7 +257,7 @@ def test_a_stranger_at_the_rendezvous_gets_no_weights_in(place: Slurm, stranger:
     attack = stranger.runs_python(SCAN, uid, "240", str(evil))
     assert attack.stdout and attack.stdout.readline() == "watches\n", "the stranger must be there before the run"
     run = place.submit(*on_here, "--set", "train.epochs=3")
-    until(lambda: place.view(run)["state"] not in ("PENDING", "RUNNING", "UNKNOWN"), "the attacked run to end", 150)
+    until(lambda: place.view(run)["state"] not in ("PENDING", "RUNNING", "UNKNOWN"), "the attacked run to end")
     attack.kill()
     heard = attack.communicate(timeout=10)[0]
     assert "REACHED" in heard or "refused" in heard, "the stranger must have found a port to try"

@@ -61,7 +61,7 @@ REAL = {
         Symptom.WORKING,
     ),
     "starts programs": (
-        "import subprocess; print(1, flush=True)\nwhile 1: subprocess.Popen(['sleep', '600'])",
+        "import subprocess, time; print(1, flush=True)\nwhile 1: time.sleep(0.05); subprocess.Popen(['sleep', '600'])",
         Symptom.WORKING,
     ),
 }
@@ -254,7 +254,7 @@ def test_what_real_processes_do_is_seen_without_their_stacks(does: str) -> None:
                 bool(late) if shows is Symptom.UNSEEN else symptom([0], {0: Where("S", work=work)}, {0: first}) is shows
             )
 
-        until(second, f"a process that {does} to show it", 30)
+        until(second, f"a process that {does} to show it")
         assert symptom([0], {0: where_is(pid)}, {0: first}) is shows
 
 
@@ -267,7 +267,7 @@ def test_a_process_behind_a_shell_is_seen_to_be_stopped_or_at_work() -> None:
         assert symptom([0], {0: old}, {0: old}, idle_s=60.0) is Symptom.UNSEEN
     with started(WAITS_FOR_SLEEP) as pid:
         os.kill(proc.descendants(pid)[-1], signal.SIGSTOP)
-        until(lambda: proc.work_of(pid).stopped, "the stop", 10)
+        until(lambda: proc.work_of(pid).stopped, "the stop")
 
 
 @pytest.mark.parametrize(("work", "least_s"), [(0.0, 60), (0.2, 600)])

@@ -113,9 +113,9 @@ def test_an_error_is_searched_beyond_what_was_written_after_it_and_in_a_large_lo
         os.posix_fallocate(file.fileno(), 0, 1 << 28)
         file.seek(1 << 28)
         file.write(f"\n{TB}\nKeyError: 7\n".encode())
-    begin_s = time.monotonic()
+    began_s = time.thread_time()
     assert read_last(log).reason == "KeyError: 7"
-    assert time.monotonic() - begin_s < 2.0
+    assert time.thread_time() - began_s < 2.0
 
 
 def test_a_long_line_with_the_marks_of_a_progress_bar_is_read_in_no_time() -> None:

@@ -133,7 +133,7 @@ def test_cancel_ends_the_stopped_processes_of_a_run_that_is_over_which_rm_names(
     os.close(lock)
     said = refuses(capsys, "rm", runs[0].run_id, "--yes")
     assert f"process {left.pid} on " in said and f"`torusrun cancel {runs[0].run_id}`" in said
-    assert main(["cancel", runs[0].run_id]) == 0 and left.wait(10) == -signal.SIGTERM
+    assert main(["cancel", runs[0].run_id]) == 0 and left.wait(60) == -signal.SIGTERM
     assert main(["cancel", runs[0].run_id]) == 2 and "is over already" in capsys.readouterr().err
     assert main(["rm", runs[0].run_id, "--yes"]) == 0
 

@@ -40,11 +40,11 @@ class Lab(ABC):
 
     # Actions of a test on the cluster
 
-    def admin(self, argv: Sequence[str], timeout_s: float = 30, check: bool = True) -> Done:
+    def admin(self, argv: Sequence[str], timeout_s: float = 120, check: bool = True) -> Done:
         """Run as root on the controller."""
         return run(argv, timeout_s=timeout_s, check=check, env={**self.env, MARK: "admin"})
 
-    def exec_on(self, node: str, argv: Sequence[str], timeout_s: float = 30) -> Done:
+    def exec_on(self, node: str, argv: Sequence[str], timeout_s: float = 120) -> Done:
         """Run as root inside a node."""
         return self.cluster.node[node].exec(argv, timeout_s)
 

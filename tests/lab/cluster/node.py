@@ -47,7 +47,7 @@ class Node:
             )
         self.pid_file.write_text(str(self.process.pid))
 
-    def wait_booted(self, timeout_s: float = 20) -> None:
+    def wait_booted(self, timeout_s: float = 120) -> None:
         wait_until(f"boot of {self.name}", self.booted.exists, timeout_s, self.log)
 
     def spawn(self, argv: Sequence[str]) -> None:
@@ -64,14 +64,14 @@ class Node:
             return pid
         raise LabError(f"{self.name} is not running: start_node({self.name!r}) first")
 
-    def kill(self, timeout_s: float = 10) -> None:
+    def kill(self, timeout_s: float = 60) -> None:
         """Power off: first the packets stop, then all processes end."""
         network.unplug(self.name)
         kill(self.init_pid())
         self.reap(timeout_s)
         self.pid_file.unlink()
 
-    def reap(self, timeout_s: float = 10) -> None:
+    def reap(self, timeout_s: float = 60) -> None:
         if self.process is not None:
             self.process.wait(timeout_s)
 

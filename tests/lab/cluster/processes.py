@@ -44,7 +44,7 @@ def taken(lock: Path) -> TextIO:
 
 
 def run(
-    argv: Sequence[str], timeout_s: float = 30, check: bool = True, env: dict[str, str] | None = None, stdin: str = ""
+    argv: Sequence[str], timeout_s: float = 120, check: bool = True, env: dict[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(argv, timeout=timeout_s, env=env, input=stdin, text=True, capture_output=True)
     if check and done.returncode:
@@ -76,7 +76,7 @@ class Daemon:
         self.env = {**env, MARK: name}
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout_s: float = 20) -> None:
+    def start(self, timeout_s: float = 120) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
@@ -118,7 +118,7 @@ def _belongs(environ: bytes, root: Path) -> bool:
     return any(sign.encode() in environ for sign in signs)
 
 
-def kill_marked(root: Path, timeout_s: float = 10) -> None:
+def kill_marked(root: Path, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while left := marked(root):
         if time.monotonic() > deadline:

@@ -55,10 +55,10 @@ class GridEngineLab(Lab):
             self.admin(["qconf", option, host])
         env = " ".join(f"{name}={self.env[name]}" for name in self.env if name.startswith("SGE_"))
         self.cluster.boots("gridengine", BOOT.format(env=f"{env} SGE_ND=true", sge=self.sge))
-        wait_until("all hosts to report", lambda: all(map(self._reports, self.nodes)), 30, self.server.log)
+        wait_until("all hosts to report", lambda: all(map(self._reports, self.nodes)), 120, self.server.log)
         self._configure()
         for node in self.nodes:
-            self.wait_in_service(node, 30)
+            self.wait_in_service(node, 120)
 
     def _spool(self) -> None:
         common = f"{self.sge}/default/common;{self.sge}/spool/qmaster"

@@ -48,7 +48,7 @@ class LoginNode:
                 [program, "-D", "-e", "-f", str(self.folder / "config")], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, env={"PATH": os.defpath}, start_new_session=True,
             )  # fmt: skip
-        wait_until("the start of sshd", self._listens, 20, self.folder / "sshd.log")
+        wait_until("the start of sshd", self._listens, 120, self.folder / "sshd.log")
 
     def _listens(self) -> bool:
         if self._daemon is None or self._daemon.poll() is not None:

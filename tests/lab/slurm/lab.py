@@ -42,7 +42,7 @@ class SlurmLab(Lab):
         enroot = pyxis.folder()
         self.cluster.boots("slurm", BOOT.format(conf=self.conf, path=f"{enroot}/bin:" if enroot else ""))
         idle = {"idle"}
-        wait_until("all nodes idle", lambda: set(self.node_states().values()) == idle, 30, self.server.log)
+        wait_until("all nodes idle", lambda: set(self.node_states().values()) == idle, 120, self.server.log)
 
     def _leave(self) -> None:
         cgroups.remove(self.nodes)
@@ -62,7 +62,7 @@ class SlurmLab(Lab):
             self.admin(["scontrol", "update", f"nodename={line.partition(':')[0]}", "state=resume"], check=False)
         return drained
 
-    def start_node(self, name: str, timeout_s: float = 60) -> None:
+    def start_node(self, name: str, timeout_s: float = 180) -> None:
         cgroups.remove([name])
         super().start_node(name, timeout_s)
 

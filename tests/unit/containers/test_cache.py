@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.images.builds import running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
@@ -122,9 +123,9 @@ def test_a_lock_is_one_mans_and_names_him(tmp_path: Path) -> None:
     with running.held(path):
         thread = threading.Thread(target=second)
         thread.start()
-        thread.join(0.5)
+        until(lambda: told, "the second one to wait")
         order.append("first")
-    thread.join(5)
+    thread.join()
     assert order == ["first", "second"]
     assert len(told) == 1 and f"{os.uname().nodename}, process {os.getpid()}, since " in told[0]
 

@@ -207,7 +207,7 @@ def test_ranks_at_once_make_one_copy(image: Path, node: Path, attempt: Path) -> 
     for rank in ranks:
         rank.start()
     for rank in ranks:
-        rank.join(20)
+        rank.join()
     assert len(inodes) == 8 and len(set(inodes)) == 1
 
 
