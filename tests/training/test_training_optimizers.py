@@ -128,11 +128,6 @@ def test_with_momentum_correction_the_rate_may_be_in_either_place(rates: list[fl
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_without_it_the_place_of_the_rate_matters_when_the_rate_changes() -> None:
-    rates = [0.1, 0.5, 1.0, 0.1]
-    assert not torch.allclose(trained(rates, lr_in_momentum=True)[0], trained(rates)[0], rtol=1e-3)
-
-
 def test_a_rate_of_0_moves_nothing_and_the_correction_continues_after_it() -> None:
     keys = {"lr_in_momentum": True, "momentum_correction": True}
     assert all(map(torch.equal, trained([0.0], **keys), model().parameters()))

@@ -18,18 +18,6 @@ from torusrun.training.recipe.train import DataKeys, EvaluateKeys, OptimizerKeys
 from torusrun.training.schedule import Course
 
 IMAGES = 1_281_167
-# fast.ai 2018 on 16 machines, as its train.py has it: epochs, side, batch of a GPU on 128, rates.
-FASTAI = (
-    PhaseKeys(6, lr=(1.88, 3.76), size=128, batch=8192),
-    PhaseKeys(16, lr=(3.76,), batch=16384),
-    PhaseKeys(19, lr=(1.88,), size=224, batch=8192),
-    PhaseKeys(31, lr=(0.564,), batch=24576),
-    PhaseKeys(37, lr=(0.0564,)),
-    PhaseKeys(38, lr=(0.0376,), size=288, batch=16384, area=(0.5, 1.0), rectangular=True),
-    PhaseKeys(50, lr=(0.00376,)),
-)
-
-
 Holds = tuple[int, float, int, float, View]  # phase, learning rate, batch, weight decay, view
 
 
@@ -46,25 +34,6 @@ def all_steps(course: Course, progress: Progress = Progress()) -> list[tuple[Pro
         steps.append((progress, (phase.number, course.rate_at(moment), batch, decay, course.view_at(progress))))
         progress = progress.after(course.batch_at(progress))
     return steps
-
-
-def test_a_published_table() -> None:
-    course = Course(Train(epochs=50, batch=64, phases=FASTAI), IMAGES)
-    # From an epoch on: side, batch, rate, least area of a crop.
-    table = [
-        (38, 288, 16384, 0.00376, 0.5), (37, 288, 16384, 0.0376, 0.5),
-        (31, 224, 24576, 0.0564, 0.08), (19, 224, 24576, 0.564, 0.08), (16, 224, 8192, 1.88, 0.08),
-        (6, 128, 16384, 3.76, 0.08), (0, 128, 8192, None, 0.08),
-    ]  # fmt: skip
-    samples, steps = 0, all_steps(course)
-    for progress, (_, rate, batch, _, view) in steps:
-        epoch = samples / IMAGES
-        _, size, wanted, published, area = next(row for row in table if epoch >= row[0])
-        assert (progress.samples, view.size, batch, view.area) == (samples, size, wanted, (area, 1.0))
-        assert rate == pytest.approx(1.88 + 1.88 * epoch / 6 if published is None else published), epoch
-        assert view.rectangular is (epoch >= 37)
-        samples += batch
-    assert len(steps) == course.total_steps() and samples >= 50 * IMAGES
 
 
 def test_a_key_that_is_left_out_stays_as_before_and_at_first_as_in_the_training() -> None:
@@ -92,18 +61,6 @@ def test_without_phases_a_training_is_one() -> None:
     course = Course(Train(epochs=20, batch=64), 1437)
     assert len(course.phases) == 1 and course.total_steps() == 450
     assert course.rate_at(course.moment_at(Progress())) == pytest.approx(0.1 * 32 / 1437)
-
-
-def test_the_rate_stops_half_way_where_it_would_reach_its_end_later() -> None:
-    """SURFsara's first cycle of resnet50_custom_lr: 0.1 to 1.6 in 1560 iterations, lr_iter 18720, to 7800."""
-    batch, samples = 4096, 312 * 4096  # so that an epoch is 312 iterations
-    peak = 1.6 * (1 - 1560 / 18720)  # the formula counts the warm-up
-    phases = (PhaseKeys(5, lr=(0.1, 1.6)), PhaseKeys(25, lr=(peak, 0.0), reach=60))
-    course = Course(Train(epochs=25, batch=batch, phases=phases), samples)
-    for step, (_, (_, rate, *_)) in enumerate(all_steps(course)):
-        warming = (step * 1.6 + (1560 - step) * 0.1) / 1560
-        assert rate == pytest.approx(warming if step < 1560 else 1.6 * (1 - step / 18720)), step
-    assert step == 7799
 
 
 phases = st.lists(st.tuples(st.floats(0.05, 3.0), st.integers(1, 40)), min_size=1, max_size=5)

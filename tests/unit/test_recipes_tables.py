@@ -185,13 +185,16 @@ def test_every_step_is_that_of_the_published_table(name: str) -> None:
     assert count == iterations
 
 
-def test_fujitsu_crops_at_one_scale_from_epoch_85_on_and_surfsara_collapses_are_branches_of_their_own() -> None:
-    """Its HybridCvalPipe: the short side has 256 pixels, of which 224 are seen."""
+def test_the_crops_of_fujitsu_and_fastai_change_and_surfsaras_collapses_are_branches_of_their_own() -> None:
+    """In Fujitsu's HybridCvalPipe the short side has 256 pixels, of which 224 are seen."""
     recipe = load("fujitsu-70s")
     course = Course(recipe.train, recipe.scale.epoch_samples)
     views = [course.view_at(Progress(0, epoch * 1290240 + n)) for epoch, n in ((0, 0), (85, -1), (85, 0), (89, 0))]
     assert [view.augment for view in views] == [True, True, False, False]
     assert {(view.area, int(224 * view.test_margin)) for view in views} == {((0.05, 0.9), 256)}
+    fastai_course = Course(load("fastai-18min").train, IMAGES)
+    seen = [fastai_course.view_at(Progress(0, 37 * IMAGES + n)) for n in (-1, 0)]
+    assert [(view.area, view.rectangular) for view in seen] == [((0.08, 1.0), False), ((0.5, 1.0), True)]
     phases = load("surfsara-28min").train.phases
     assert [number for number, phase in enumerate(phases) if phase.collapse] == [3, 6, 9]
 
