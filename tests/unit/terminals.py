@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 HOME = "\x1b[H"  # what begins a frame of a full-screen view
 ENTERED, LEFT = "\x1b[?1049h", "\x1b[?1049l"
 
