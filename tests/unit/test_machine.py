@@ -31,7 +31,7 @@ def test_root_without_capabilities_has_no_lab() -> None:
 @pytest.mark.parametrize(("option", "kept"), [([], "unit"), (["--labs"], "lab")])
 def test_labs_run_alone_and_only_if_they_are_asked_for(option: list[str], kept: str, monkeypatch: Patch) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    paths = {"lab": "tests/lab/test_slurm_lab.py", "unit": "tests/unit/test_plain.py"}
+    paths = {"lab": "tests/lab/test_preflight.py", "unit": "tests/unit/test_plain.py"}
     listed = said(sys.executable, "-m", "pytest", "--collect-only", "-q", *option, *paths.values())
     assert set(re.findall(r"^(.*?)::", listed, re.MULTILINE)) == {paths[kept]}
 
