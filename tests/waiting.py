@@ -7,7 +7,7 @@ from typing import Any
 LEAST_S = 0.01
 
 
-def until(true: Callable[[], Any], what: str, timeout_s: float = 240) -> Any:
+def until(true: Callable[[], Any], what: str, timeout_s: float = 600) -> Any:
     """Wait until `true()` is true; returns its value.
 
     `true` may start a program, so most of the time is left to the processes that it waits for.

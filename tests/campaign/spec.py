@@ -12,7 +12,7 @@ FIRST_STEP = 30  # after the first checkpoint
 def undisturbed(place: Place) -> Path:
     """A run to compare with."""
     run = place.submit()
-    said = place.torusrun("watch", run.name, timeout_s=240)
+    said = place.torusrun("watch", run.name, timeout_s=600)
     assert said.returncode == 0, f"the undisturbed run failed: {said.stdout}{said.stderr}"
     assert metrics(run, "done")[-1]["step"] == LAST_STEP
     return run

@@ -29,7 +29,7 @@ class InLab(Place):
         shutil.chown(self.folder, lab.settings.user, lab.settings.user)
         (self.folder / "site.yaml").write_text(lab.site_file.read_text())
 
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+    def run(self, argv: list[str], timeout_s: float = 600) -> Said:
         return self.lab.run_as_user(self._argv(argv), timeout_s=timeout_s, cwd=self.folder)
 
     def start(self, argv: list[str]) -> subprocess.Popen[str]:
@@ -60,7 +60,7 @@ class InLab(Place):
 
     def plug(self, host: str) -> None:
         network.plug(host)
-        self.lab.wait_in_service(host, 60)
+        self.lab.wait_in_service(host, 240)
 
     def _listed(self, *argv: str) -> list[str]:
         """The first words of the lines in the scheduler's own list of jobs."""

@@ -51,7 +51,7 @@ class PBS(Place):
         reason = cls.why_not_here()
         return reason if reason or cls.controlled() else "TORUSRUN_PBS_LAB_CONTROL does not name what harms this PBS"
 
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+    def run(self, argv: list[str], timeout_s: float = 600) -> Said:
         return subprocess.run(self._argv(argv), text=True, capture_output=True, timeout=timeout_s)
 
     def start(self, argv: list[str]) -> subprocess.Popen[str]:

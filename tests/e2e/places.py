@@ -27,7 +27,7 @@ Said = subprocess.CompletedProcess[str]
 IMAGES, BATCH, EPOCHS = 1437, 32, 5
 LAST_STEP = math.ceil(EPOCHS * IMAGES / BATCH)
 HELD_AFTER = math.ceil((EPOCHS - 1) * IMAGES / BATCH)  # the last step before the hold of submit_held()
-LONG = ("--set", "train.epochs=100")  # for runs whose end is not awaited
+LONG = ("--set", "train.epochs=10000")  # for runs that end only when they are struck, however fast the machine
 TWO_RANKS = ("--set", "grid=2x1", "--set", "ranks_per_node=2")  # of a run on this machine, which has four
 SHORTER = ("--set", "train.epochs=12")  # of the example: enough to reach 98 %
 
@@ -62,7 +62,7 @@ class Place(ABC):
     excludes = False
 
     @abstractmethod
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+    def run(self, argv: list[str], timeout_s: float = 600) -> Said:
         """Run a program as the user of this place, in the folder of specs; 'python' is the one with torusrun."""
 
     @abstractmethod
@@ -103,11 +103,11 @@ class Place(ABC):
         """Within it the scheduler does not answer, and its commands hang; None if they cannot hang."""
         return None
 
-    def torusrun(self, *words: str, timeout_s: float = 240) -> Said:
+    def torusrun(self, *words: str, timeout_s: float = 600) -> Said:
         """`torusrun WORDS` as the user of this place, from the folder of specs."""
         return self.run(["python", "-m", "torusrun", *words], timeout_s)
 
-    def succeeds(self, *words: str, timeout_s: float = 240) -> Said:
+    def succeeds(self, *words: str, timeout_s: float = 600) -> Said:
         """As `torusrun`, for words that must succeed."""
         said = self.torusrun(*words, timeout_s=timeout_s)
         assert said.returncode == 0, said.stdout + said.stderr
@@ -192,7 +192,7 @@ class Local(Place):
         site = "scheduler: local\nlauncher: spawn\nnode: {ranks: 4, interface: lo}\nstop_before: 10s\nkill_after: 10s\n"
         (self.folder / "site.yaml").write_text(f"{site}runs: {self.runs}\n")
 
-    def run(self, argv: list[str], timeout_s: float = 240) -> Said:
+    def run(self, argv: list[str], timeout_s: float = 600) -> Said:
         return subprocess.run(
             self._argv(argv), cwd=self.folder, env=self.env, text=True, capture_output=True, timeout=timeout_s
         )

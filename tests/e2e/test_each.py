@@ -38,7 +38,14 @@ with open(os.environ["TORUSRUN_METRICS"], "a") as metrics:
     metrics.write(json.dumps({"accuracy": path.stat().st_size / 4}) + "\\n")
 print("judged", path.name, "of", os.environ["TORUSRUN_CHECKPOINT_STEP"], flush=True)
 """
-SLOW = "import os, time; print('judges', os.environ['TORUSRUN_CHECKPOINT_STEP'], flush=True); time.sleep(2)"
+# Never ends with the last checkpoint of the training in the first attempt.
+LAST = """
+import os, time
+step = os.environ["TORUSRUN_CHECKPOINT_STEP"]
+print("judges", step, flush=True)
+while step == "45" and os.environ["TORUSRUN_ATTEMPT"] == "1":
+    time.sleep(0.1)
+"""
 
 
 def submitted(place: Place, **keys: Any) -> Path:
@@ -114,9 +121,10 @@ def test_a_cancelled_run_judges_nothing_more(local: Local) -> None:
 
 def test_a_judge_that_is_killed_after_the_training_judges_the_rest_in_the_next_attempt(local: Local) -> None:
     train = {"data": "digits", "epochs": 1, "batch": 32, "checkpoint_every_steps": 20, "checkpoints": {"last": 1}}
-    judge = {"each": "checkpoint", "command": ["python3", "-c", SLOW], "newest": True}
+    judge = {"each": "checkpoint", "command": ["python3", "-c", LAST], "newest": True}
     run = submitted(local, train=train, command=[], roles={"evaluate": judge})
     until(lambda: "45" in said(run, "judges"), "the last checkpoint to be judged")
+    until((run / "attempts/1/ranks/0000.end.json").exists, "the training to end")
     judge = json.loads((run / "attempts/1/ranks/0001.start.json").read_text())
     local.kill(judge["host"], judge["pid"])
     assert local.watch(run).returncode == 0

@@ -75,7 +75,7 @@ def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
     )
     said = subprocess.run(
         [sys.executable, str(wrapper), "submit", str(spec), *settings, "--wait"],
-        cwd=shared, env=local.env, text=True, capture_output=True, timeout=240,
+        cwd=shared, env=local.env, text=True, capture_output=True, timeout=600,
     )  # fmt: skip
     assert said.returncode == 0, said.stdout + said.stderr
     assert not pwned(shared), f"code of the shared folder was run: {pwned(shared)}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.places import WAITS, Place, ledger, started, until
+from tests.e2e.places import WAITS, Place, ledger, only_on, started, until
 
 OVER = ("COMPLETED", "CANCELLED", "FAILED", "LOST", "TIMEOUT")
 
@@ -13,7 +13,7 @@ OVER = ("COMPLETED", "CANCELLED", "FAILED", "LOST", "TIMEOUT")
 @pytest.fixture(scope="module")
 def held(place: Place) -> Iterator[Path]:
     place.write_script("true")
-    said = place.succeeds("hold", "script.yaml", "--time", "5m", "--wait")
+    said = place.succeeds("hold", "script.yaml", "--time", "30m", "--wait")
     yield Path(place.view(said.stdout.split()[0])["folder"])
     place.torusrun("cancel", said.stdout.split()[0])
 
@@ -72,6 +72,7 @@ def test_an_attempt_that_is_cancelled_or_fails_leaves_the_allocation(place: Plac
 
 
 def test_what_does_not_fit_is_refused_and_leaves_no_run(place: Place, held: Path) -> None:
+    only_on(place, "local")
     place.write_script("true")
     before = set(held.parent.iterdir())
     said = place.torusrun(
@@ -82,6 +83,7 @@ def test_what_does_not_fit_is_refused_and_leaves_no_run(place: Place, held: Path
 
 
 def test_an_idle_allocation_is_given_back_and_takes_nothing_more(place: Place) -> None:
+    only_on(place, "local", "slurm")
     place.write_script("true")
     said = place.torusrun("hold", "script.yaml", "--time", "5m", "--idle", "1s", "--name", "idle", "--wait")
     held = Path(place.view(said.stdout.split()[0])["folder"])
@@ -93,7 +95,7 @@ def test_an_idle_allocation_is_given_back_and_takes_nothing_more(place: Place) -
 
 def test_cancelling_the_allocation_ends_what_runs_and_waits_in_it(place: Place) -> None:
     place.write_script("true")
-    said = place.torusrun("hold", "script.yaml", "--time", "5m", "--name", "given-up", "--wait")
+    said = place.torusrun("hold", "script.yaml", "--time", "30m", "--name", "given-up", "--wait")
     held = Path(place.view(said.stdout.split()[0])["folder"])
     first, second = (submit(place, held, WAITS) for _ in range(2))
     started(first)

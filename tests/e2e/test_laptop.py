@@ -158,7 +158,7 @@ def test_collecting_continues_where_it_was_when_links_break(away: Away, laptop: 
     parts = str(Path(log).parent / ".torusrun-*")  # a file has its name once it is whole
     with network.slow(CABLE, 1e7):  # half a minute for all: the first cut comes before that on a busy machine, too
         dropped(away, collector, lambda: sum(p.stat().st_size for p in laptop.home.glob(f".torusrun-*/{parts}")))
-    _, err = collector.communicate(timeout=240)
+    _, err = collector.communicate(timeout=600)
     assert collector.returncode == 0 and "trying again" in err, err
     there = Path(state(laptop, run_id)["folder"].partition(":")[2])
     assert (laptop.home / "large" / log).read_bytes() == (there / log).read_bytes()
@@ -173,7 +173,7 @@ def test_a_submission_over_a_broken_link_makes_one_run(away: Away, laptop: Lapto
     with network.slow(OWN_END, 2e6, NAMESPACE):  # 12 s for all
         submitter = laptop.begin("submit", path)
         dropped(away, submitter, lambda: away.login.connections() if sent() else 0)
-    out, err = submitter.communicate(timeout=240)
+    out, err = submitter.communicate(timeout=600)
     assert submitter.returncode == 0, err
     made = [folder.name for folder in (away.folder / "home/torusrun/runs").glob("single-*")]
     assert made == [out.strip()]
@@ -307,7 +307,7 @@ def test_a_mistake_that_the_login_node_finds_names_the_file_of_the_laptop(laptop
 
 def test_attempts_and_shells_in_a_held_allocation(away: Away, laptop: Laptop) -> None:
     path = write(laptop, "inside", "echo in $(basename $(dirname $PWD)); test -e ../../../../enough || exec sleep 600")
-    said = laptop.torusrun("hold", path, "--time", "5m", "--name", "kept", "--wait")
+    said = laptop.torusrun("hold", path, "--time", "30m", "--name", "kept", "--wait")
     assert said.returncode == 0 and "held for" in said.stderr, said.stderr
     held = said.stdout.strip()
     first = laptop.torusrun("submit", path, "--in", "last").stdout.strip()

@@ -130,7 +130,7 @@ def _mpi_is_here() -> bool:
 def strike(place: Place, program: Program, nodes: int) -> Struck:
     """Submit a program, kill a rank of it once it has a checkpoint, and resume it."""
     run = submit(place, program.name, program.command, nodes, RANKS // nodes, mpi=program.name == "mpi")
-    shown = until(lambda: _step_and_checkpoint(place, run), f"a step and a checkpoint of {run.name}", 240)
+    shown = until(lambda: _step_and_checkpoint(place, run), f"a step and a checkpoint of {run.name}")
     victim = json.loads((run / "attempts/1/ranks/0001.start.json").read_text())
     place.kill(victim["host"], victim["pid"])
     place.release(run)
@@ -198,7 +198,7 @@ def by_hand(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         )
         for name, words in commands.items()
     }  # fmt: skip
-    said = {name: process.communicate(timeout=240)[0] for name, process in started.items()}
+    said = {name: process.communicate(timeout=600)[0] for name, process in started.items()}
     return {name: _result(text) for name, text in said.items()}
 
 

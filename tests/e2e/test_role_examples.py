@@ -85,7 +85,7 @@ def test_the_grpo_learns_the_same_bits_whoever_is_killed(place: Place) -> None:
     run = submitted(place, "roles/grpo", **short, **held)
     undisturbed = submitted(place, "roles/grpo", **short)
     for (attempt, step), rank in STRIKES.items():
-        until(partial(waits, run, attempt, step), f"{run.name} to wait at step {step}", 240)
+        until(partial(waits, run, attempt, step), f"{run.name} to wait at step {step}")
         victim = record(run, attempt, rank)
         place.kill(victim["host"], victim["pid"])
         place.run(["touch", f"{run}/struck-{attempt}-{step}"])

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.e2e.places import Local, Place, ledger, only_on, until
+from tests.e2e.test_forward import FORWARDS
 
 SERVER = """
 import http.server, os, sys, threading, time
@@ -149,6 +150,7 @@ def test_a_run_continues_on_a_spare_host_without_that_of_its_service(place: Plac
 
 
 def test_a_service_that_may_start_again_does_so_with_its_port(place: Place) -> None:
+    only_on(place, "local", "slurm")
     run = submitted(place, restart=1)
     waits(run)
     server, state = record(run, server_of(place), "start"), run / "attempts/1/roles/server.state.json"
@@ -164,10 +166,9 @@ def test_a_service_that_may_start_again_does_so_with_its_port(place: Place) -> N
     assert record(run, server_of(place), "start")["restarts"] == 1
 
 
-def test_a_service_that_is_never_ready_ends_the_run_and_says_why(place: Place) -> None:
-    run = submitted(place, ready={"http": "/", "within": "1s"})
-    said = place.watch(run)
-    assert said.returncode == 1
+def test_a_service_that_is_never_ready_ends_the_run_and_says_why(local: Local) -> None:
+    run = submitted(local, ready={"http": "/", "within": "1s"}, env={"READY_AFTER_S": "9000"})
+    assert local.watch(run).returncode == 1
     (end,) = ledger(run, "ended")
     assert "server rank 0" in end["reason"] and "is not ready: / did not answer within 1 s" in end["reason"]
 
@@ -186,15 +187,18 @@ def test_a_service_that_is_awaited_is_shown_and_reached(local: Local) -> None:
     until(lambda: "server: waiting" in local.view(run)["waiting"], "`status` to name the server")
     assert local.view(run)["roles"] == {"client": "not started", "server": "waiting"}
     assert "client rank 0 has written nothing yet; server: waiting" in local.torusrun("logs", run.name).stderr
-    assert "rank 0 of 1 serves" in local.torusrun("logs", run.name, "--role", "server").stdout
+    of_server = lambda: local.torusrun("logs", run.name, "--role", "server").stdout  # noqa: E731
+    until(lambda: "rank 0 of 1 serves" in of_server(), "the log of the server")
     said = local.torusrun(
         "shell", run.name, "--role", "server", "--", "printenv", "TORUSRUN_ROLE", "TORUSRUN_SERVER_PORT"
     )
     port = json.loads((run / "attempts/1/roles/server.json").read_text())["port"]
     assert said.stdout.split() == ["server", str(port)], said.stderr
-    forward = local.start(["python", "-m", "torusrun", "forward", run.name, "server", "--listen", "0"])
+    words = ["python", "-m", "torusrun", "forward", run.name, "server", "--listen", "0"]
+    forward, out = local.start(["sh", "-c", FORWARDS, "sh", *words]), local.folder / "forward.out"
     ready.touch()
     waits(run)
+    until(lambda: out.exists() and out.read_text().strip(), "the address of the forward")
     local.release(run)
     assert local.watch(run).returncode == 0
     assert forward.wait(60) == 0, "it ends with the attempt"
@@ -211,11 +215,10 @@ def test_the_first_of_two_roles_that_fail_is_the_cause(local: Local, number: int
     assert "client rank 0" in end["reason"]
 
 
-@pytest.mark.parametrize(("more_s", "code"), [(1, 0), (60, 1)])
-def test_a_main_role_may_end_its_services_itself_before_its_own_end(local: Local, more_s: int, code: int) -> None:
-    quits = local.folder / "quits"
-    server = f"until test -e {quits}; do sleep 0.1; done"
-    main = {"main": True, "ranks_per_node": 1, "command": ["sh", "-c", f"touch {quits}; sleep {more_s}"]}
+@pytest.mark.parametrize(("then", "code"), [("until test -e over; do sleep 0.1; done", 0), ("exec sleep 600", 1)])
+def test_a_main_role_may_end_its_services_itself_before_its_own_end(local: Local, then: str, code: int) -> None:
+    server = "until test -e quits; do sleep 0.1; done; touch over"
+    main = {"main": True, "ranks_per_node": 1, "command": ["sh", "-c", f"touch quits; {then}"]}
     spec = {"name": "quits", "site": "site.yaml", "code": "none"}
     local.put("quits.yaml", json.dumps({**spec, "roles": {"server": {"command": ["sh", "-c", server]}, "main": main}}))
     said = local.torusrun("submit", "quits.yaml", "--wait")

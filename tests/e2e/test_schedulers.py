@@ -41,6 +41,8 @@ def test_a_run_whose_dependency_fails_never_runs_and_one_that_waits_for_any_end_
 
 
 def test_good_nodes_pass_the_preflight_and_the_ranks_start(place: Place) -> None:
+    if place.cluster == "slurm":
+        pytest.skip("tests/lab/test_preflight.py tries it there")
     run = place.submit_script("true", "--set", "preflight=true")
     assert place.watch(run).returncode == 0, place.view(run)
     record = PreflightRecord.read(run / "attempts/1/preflight.json")

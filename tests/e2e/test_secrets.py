@@ -156,7 +156,7 @@ def test_later_attempts_and_held_allocations_have_the_secrets_of_their_run(plant
     secrets.check_ranks(place, again)
     assert (again / "attempts/2").is_dir() and secrets.files_with_one(again) == {".secrets.env"}
     (place.folder / "hold.yaml").write_text(text.partition("env: ")[0].replace("name: e2e", "name: hold"))
-    said = place.succeeds("hold", "hold.yaml", "--time", "5m", "--wait")
+    said = place.succeeds("hold", "hold.yaml", "--time", "30m", "--wait")
     run = place._submit("script.yaml", "--in", said.stdout.split()[0])
     secrets.check_ranks(place, run)
     started(run)

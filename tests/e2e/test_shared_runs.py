@@ -79,7 +79,7 @@ def as_reader(here: Local, *words: str) -> subprocess.CompletedProcess[str]:
 def test_another_user_of_the_group_reads_the_run_and_changes_nothing(here: Local, run: Path) -> None:
     (here.folder / "reader").mkdir()
     os.chown(here.folder / "reader", READER, READER)
-    if as_reader(here, sys.executable, "-c", f"open({str(ROOT / 'orchestrator' / 'cli.py')!r})").returncode:
+    if as_reader(here, sys.executable, "-c", f"open({str(ROOT / 'orchestrator/cli/main.py')!r})").returncode:
         pytest.skip("another user reaches neither this Python nor this checkout")
 
     def torusrun(verb: str, *words: str) -> subprocess.CompletedProcess[str]:

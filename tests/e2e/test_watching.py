@@ -24,7 +24,7 @@ def test_a_run_is_watched_and_its_ranks_logs_are_merged_by_time(local: Local) ->
     run = local.submit_script(TAKES_TURNS)
     with Terminal(ENTRY, "watch", HOME=local.env["HOME"], XDG_STATE_HOME="", XDG_CONFIG_HOME="") as terminal:
         terminal.until_shown("log of rank 0", "  first", "  third")
-        assert terminal.frame[0].startswith(f"{run.name} RUNNING")
+        terminal.until(f"{run.name} RUNNING")
         terminal.until("CPU")  # of the node, after its wrapper's report
         times = run / "attempts/1/logs/rank-0000.log.times"
         until(lambda: times.read_text().endswith(" 12\n"), "the time of the third line, before a later one is written")
