@@ -33,6 +33,14 @@ class ImageError(SiteError):
     """An image cannot be used: it cannot be copied or mounted, or it is not the one of the run."""
 
 
+class CutOffError(SiteError):
+    """Another host of the attempt is gone, or cannot do its part: its own record says why."""
+
+
+class StoppedBeforeStart(Exception):
+    """A rank was asked to stop while it waited for other roles, or for what is staged."""
+
+
 @contextmanager
 def explained(what: str, kind: type[TorusrunError] = SiteError) -> Iterator[None]:
     """Turn an OSError in the block into an error of this kind: `what` (the failed action) and the reason."""

@@ -35,6 +35,8 @@ FORGED = "a message was forged or changed in transit; somebody may intercept the
 NONCE_BYTES = 32
 MOST_LINKS = 128  # links at once; then the oldest is dropped, since a side with the secret proves it at once
 CALLED, CALLING = b"called", b"calling"
+# Who waits for a host that lost its power or its network notices after a minute.
+SILENCE = (socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)
 
 
 class Frame(bytes, enum.Enum):
@@ -139,6 +141,8 @@ def _proving(link: socket.socket, key: bytes, side: bytes) -> Generator[None, No
     link.setblocking(True)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in SILENCE:
+        link.setsockopt(socket.IPPROTO_TCP, option, value)
     return Connection(link, sends=derived(b"frames", side), receives=derived(b"frames", other))
 
 
@@ -171,8 +175,8 @@ class Proofs:
         self._links.register(listener, selectors.EVENT_READ, listener)
 
     def call(self, address: str, port: int) -> None:
-        """Add a link to `address` (IPv4)."""
-        link = socket.socket()
+        """Add a link to `address`."""
+        link = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
         link.setblocking(False)
         number = link.connect_ex((address, port))
         self._add(link, address)
@@ -192,7 +196,7 @@ class Proofs:
         for ready, events in self._links.select(longest_s):
             if ready.data:
                 with contextlib.suppress(OSError):  # the caller may be gone
-                    link, (address, _) = ready.data.accept()
+                    link, (address, *_) = ready.data.accept()
                     link.setblocking(False)
                     self._add(link, address)
             elif connection := self._go_on(ready.fileobj, events):  # type: ignore[arg-type]

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torusrun.orchestrator.base.errors import SITE_FAILED, ImageError, TorusrunError
+from torusrun.orchestrator.base.errors import SITE_FAILED, CutOffError, ImageError, StoppedBeforeStart, TorusrunError
 from torusrun.orchestrator.base.json_files import write_json
 from torusrun.orchestrator.job.ranks.beginning import begin
-from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting
+from torusrun.orchestrator.job.ranks.meeting import meeting
 from torusrun.orchestrator.job.ranks.rank_program import RankProgram
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, check_shared, ordered
 from torusrun.orchestrator.place.hosts.same_host import this_host
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.job.ranks.service import Service
 
 MISPLACED = 64
+UNSTARTED = {ImageError: Meaning.NO_IMAGE, CutOffError: Meaning.CUT_OFF}
 AT_THE_END_S = 10.0  # that a main role which has ended its services itself may take to end
 UNREADY = 69  # of a service that is not ready, or ended before the run (sysexits.h, EX_UNAVAILABLE)
 
@@ -97,12 +98,17 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
         lock = claim.hold(attempt)
         check_shared(rank.order.gpus, os.environ)
         claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
+        if order := rank.order.stage:
+            from torusrun.orchestrator.job.staging.of_rank import staged  # most runs stage nothing
+
+            rank = replace(rank, staged=staged(order, rank.number, rank.placement, attempt, held))
         ran = _run(rank, lock, cores, held)
     except StoppedBeforeStart:
         record(exit_code=0, told=True, meaning=Meaning.LATER)
         return 0
     except TorusrunError as error:  # an image that cannot be staged or is not the run's, or a newer attempt
-        record(error=str(error), meaning=Meaning.NO_IMAGE if isinstance(error, ImageError) else Meaning.FAILED)
+        meaning = next((UNSTARTED[kind] for kind in UNSTARTED if isinstance(error, kind)), Meaning.FAILED)
+        record(error=str(error), meaning=meaning)
         raise
     if ran.failed:
         record(error=ran.failed, meaning=Meaning.NOT_READY)

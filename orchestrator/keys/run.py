@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from torusrun.orchestrator.keys import kinds
@@ -21,6 +22,10 @@ EACH = "checkpoint of "
 OTHERS = kinds.text_kind(
     "checkpoints of a run", f"{EACH}[^{kinds.CONTROL}]{{1,1000}}", "write it as 'checkpoint of RUN'"
 )
+STAGED = kinds.text_kind(
+    "what is staged", rf"([A-Za-z0-9_][A-Za-z0-9_.-]{{0,99}}=)?[/~][^{kinds.CONTROL}]{{1,4000}}",
+    "write PATH or NAME=PATH, and begin the path with / or ~",
+)  # fmt: skip
 EXIT_CODE = Limits(at_least=0, at_most=255)
 
 
@@ -107,6 +112,11 @@ class RunSpec:
     request: Resources = key(
         Resources(), "what its job asks for besides, in place of the site's (docs/reference/requests.md)"
     )
+    stage: tuple[Annotated[str, STAGED], ...] = key(
+        (),
+        "files and folders that are copied to every node's own disk before the ranks start, each as PATH or NAME=PATH: "
+        "they are in $TORUSRUN_STAGED/NAME (docs/guides/stage.md)",
+    )
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
         {},
         "environment variables of the ranks; a secret is {from: FILE} or {from_shell: true} (docs/guides/secrets.md)",
@@ -146,3 +156,9 @@ class RunSpec:
     def judged(self) -> str:
         """The run whose checkpoints it judges, by its folder in a plan; '' for none."""
         return (self.each or "").removeprefix(EACH)
+
+    @property
+    def staged(self) -> list[tuple[str, str]]:
+        """(name, path) of all that is staged; a name is the last part of its path unless it is given."""
+        named = [text.partition("=") if text[0] not in "/~" else ("", "", text) for text in self.stage]
+        return [(name or PurePath(path).name, path) for name, _, path in named]

@@ -138,6 +138,10 @@ class Site:
     )
     queue: Annotated[str, kinds.OPERAND] | None = key(None, "partition or queue of its jobs")
     account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge")
+    stage: Annotated[str, kinds.LINE] | None = key(
+        None,
+        "node-local folder for what runs stage, as in $SGE_LOCALDIR; default: the job's own folder or /tmp",
+    )
     runs: Annotated[str, kinds.LINE] = key(
         "~/torusrun/runs", "folder of run folders, on a file system that the nodes share"
     )

@@ -35,7 +35,7 @@ def begin(
 
     What it needs stays until `held` is closed. Closing `over` waits for the process that writes a checkpoint.
     """
-    program, container = rank.role.program, rank.role.container
+    program, container = rank.role.program, rank.container
     left = LeftBehind()
     kept = (lock, left.kept)
     command, environment = _command(rank, kept, held, roles)
@@ -78,11 +78,11 @@ def _command(
         program = roles.filled(replace(program, environment=own))
         own = {**program.environment}
     secret = secrets_of(rank.attempt, rank.order.secrets)
-    if not rank.role.container:
+    if not (container := rank.container):
         return list(program.argv), {**inherited, **own, **secret.values}
     from torusrun.orchestrator.job.image.contained import contained
 
-    return contained(rank.role.container, program.argv, own, inherited, rank.attempt, rank.number, secret)
+    return contained(container, program.argv, own, inherited, rank.attempt, rank.number, secret)
 
 
 def _of_pmi(environment: Mapping[str, str]) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.job.image.contained import start
 from torusrun.orchestrator.job.image.stage import place
 from torusrun.orchestrator.job.ranks.meeting import meeting_of
-from torusrun.orchestrator.job.start.launch_order import Rank, ordered, secrets_of
+from torusrun.orchestrator.job.staging.order import StagedHere
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered, secrets_of
 from torusrun.orchestrator.run.folder import allocation
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
@@ -45,7 +47,7 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     """(arguments, environment, folder) of `command` beside a rank. Raises SiteError if the rank has ended."""
     order, placement = ordered(attempt)
     inherited = _inherited(attempt, rank)
-    of_rank = Rank(rank, attempt, order, placement)
+    of_rank = Rank(rank, attempt, order, placement, staged=_staged(order, inherited))
     own = of_rank.variables(_meets(of_rank), inherited)
     if of_rank.role.name:
         from torusrun.orchestrator.job.ranks.roles import Roles
@@ -53,7 +55,7 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
         own = {**Roles(of_rank, None).filled(replace(of_rank.role.program, environment=own)).environment}
     secret = secrets_of(attempt, order.secrets)
     own["TERM"] = os.environ.get("TERM", "dumb")  # of this terminal; a job has none
-    if not (image := of_rank.role.container):
+    if not (image := of_rank.container):
         directory = of_rank.role.program.directory or str(attempt.folder)
         if order.in_image:
             command, directory = _joined(attempt, rank, directory, command), "/"
@@ -65,6 +67,14 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
     if started.file_text and not file.exists():
         write_bytes(file, started.file_text.encode("utf-8", "surrogateescape"))
     return list(started.argv), safe(started.environment), str(attempt.folder)
+
+
+def _staged(order: LaunchOrder, inherited: Mapping[str, str]) -> StagedHere:
+    if not order.stage:
+        return StagedHere()
+    from torusrun.orchestrator.job.staging.of_rank import read_staged
+
+    return read_staged(order.stage, inherited)
 
 
 def _joined(attempt: Attempt, rank: int, directory: str, command: list[str]) -> list[str]:

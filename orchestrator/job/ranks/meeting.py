@@ -19,10 +19,6 @@ LONGEST_S = 600.0  # the first rank may copy an image first
 LOOK_S = 0.1
 
 
-class StoppedBeforeStart(Exception):
-    """The rank was asked to stop while it waited for other roles."""
-
-
 def meeting_of(attempt: Attempt, service: str = "") -> Path:
     """The record of where the ranks of a service meet, or those of the main role for ''."""
     return attempt.role_meeting(service) if service else attempt.rendezvous

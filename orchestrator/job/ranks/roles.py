@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.errors import SiteError, StoppedBeforeStart
 from torusrun.orchestrator.base.json_files import read_object, write_json
-from torusrun.orchestrator.job.ranks.meeting import StoppedBeforeStart, meeting, open_meeting
+from torusrun.orchestrator.job.ranks.meeting import meeting, open_meeting
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.keys.role_words import filled
 from torusrun.orchestrator.run.folder.records import READY, SILENT

@@ -11,7 +11,8 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import read_record
-from torusrun.orchestrator.images.command import ContainerExec, SecretVariables
+from torusrun.orchestrator.images.command import Bind, ContainerExec, SecretVariables
+from torusrun.orchestrator.job.staging.order import StagedHere, StageOrder, moved
 from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder.kept_secrets import kept
@@ -19,6 +20,7 @@ from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck, master_environment, ranks_environment
 from torusrun.training.counted import counted
 
+STAGED = "TORUSRUN_STAGED"  # the folder with what is staged for the run
 GPUS = "CUDA_VISIBLE_DEVICES"  # HIP reads it, too
 OF_GRID_ENGINE = "SGE_HGR_gpu"  # Univa's and Altair's, for a resource map `gpu`: '0 1'
 OF_SLURM = "SLURM_STEP_GPUS"  # their numbers on this host
@@ -67,6 +69,7 @@ class LaunchOrder:
     host_variable: str = ""  # has the scheduler's name of a rank's host
     gpus: int | None = None  # how many of the node's GPUs the job has, if that is a part of them
     in_image: bool = False  # whether the launcher starts the wrapper itself in the image, by Pyxis
+    stage: StageOrder | None = None
     secrets: tuple[str, ...] = ()  # the names of secret variables; their values are in the run's own file
 
     def as_json(self) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class Rank:
     order: LaunchOrder
     placement: Placement
     judgement: Mapping[str, str] = field(default_factory=dict)  # the variables with the checkpoint that it judges
+    staged: StagedHere = StagedHere()
 
     @property
     def slot(self) -> Slot:
@@ -108,6 +112,12 @@ class Rank:
     @property
     def role(self) -> RoleOrder:
         return self.order.role(self.slot.role)
+
+    @property
+    def container(self) -> RankImage | None:
+        """The image of its program, with the folder of what is staged."""
+        image, folder = self.role.container, self.staged.folder
+        return replace(image, binds=(*image.binds, Bind(str(Path(folder).parent)))) if image and folder else image
 
     @property
     def of_role(self) -> tuple[Slot, ...]:
@@ -144,13 +154,15 @@ class Rank:
     def variables(self, meets: tuple[str, int | str] | None, inherited: Mapping[str, str]) -> dict[str, str]:
         """Its program's variables besides those it inherits; `meets` is the address and port where the ranks meet."""
         order, given, peers = self.order, self.role.program.environment, self.of_role
+        python = {name: moved(folder, self.staged.copies) for name, folder in self.role.python.items()}
         here = sum(other.host == self.slot.host for other in peers)
         return {
             **visible(self.role.gpus, inherited),
             **fabric(order.hcas, *self._beside(here, inherited)),
             **told_network(order.hcas, given, inherited),
             **given,
-            **in_front(self.role.python, given.get("PATH") or inherited.get("PATH", "")),
+            **in_front(python, given.get("PATH") or inherited.get("PATH", "")),
+            **({STAGED: self.staged.folder} if self.staged.folder else {}),
             **self.judgement,
             **ranks_environment(self.placement, self.number, order.run, self.attempt.number),
             **(master_environment(self.placement, self.number, *meets) if meets else {}),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from torusrun.orchestrator import schedulers
@@ -15,6 +16,7 @@ from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.images import pyxis, runtime
 from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
+from torusrun.orchestrator.job.staging.order import StageEntry, StageOrder
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.paths import expanded
@@ -105,7 +107,18 @@ def launch_order(
         host_variable=schedulers.get(plan.site.scheduler).variables.host,
         gpus=plan.site.gpus if plan.site.gpus < plan.site.node.gpus else None,
         in_image=in_image,
+        stage=_stage(plan),
         secrets=tuple(plan.secrets),
+    )
+
+
+def _stage(plan: Plan) -> StageOrder | None:
+    """What the hosts stage; None for nothing."""
+    entries = tuple(StageEntry(name, str(expanded(path))) for name, path in plan.run.staged)
+    return (
+        StageOrder(plan.run_id, plan.site.stage or "", entries, token_hex(32), plan.site.node.interface)
+        if entries
+        else None
     )
 
 

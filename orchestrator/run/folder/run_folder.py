@@ -23,7 +23,18 @@ class Held:
     name: str
     what: str = ""
     of: Literal[
-        "", "image", "train", "command", "code", "hold", "shells", "keep_going", "preflight", "secrets", "roles"
+        "",
+        "image",
+        "train",
+        "command",
+        "code",
+        "hold",
+        "shells",
+        "keep_going",
+        "preflight",
+        "secrets",
+        "roles",
+        "stage",
     ] = ""
 
 
@@ -107,6 +118,8 @@ class Attempt:
     heartbeat = At("ranks/heartbeat", "what the command may touch or write while it makes progress", "command")
     slow = At("ranks/slow.json", "the ranks that compute longer than the others, by the supervisor", "train")
     probe = At("ranks/probe", "written by the supervisor when there is no progress, to test whether the disk responds")
+    stage_place = OfRank("ranks/NNNN.stage.json", "where a host offers what it has staged to the next one", "stage")
+    staged = At("ranks/staged.json", "how far the staging is, and how long it took on each host", "stage")
     rank_variables = OfRank("ranks/NNNN.env", "values that the container's runtime cannot carry", "image")
     alive = At("alive", "held locked by the ranks (run/folder/claim.py)")
     keeper = At("keeper.json", "what the keeper of a held allocation does, and when the allocation ends", "hold")

@@ -90,6 +90,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)")
     elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
         yield Misfit("time", f"'time' must be longer than the site's stop_before ({site.stop_before_s:g}s)")
+    yield from _staged(run, site)
     if run.image and run.software.given:
         what = "'environment' has no effect in an image"
         yield Misfit("environment", what, "remove it, or 'image'; an image has its software inside")
@@ -111,6 +112,18 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from _keep_going(run, site)
     yield from _secrets(run.env, run.notify)
     yield from (Misfit(key, message) for key, message in fits_roles.misfits(run, site))
+
+
+def _staged(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """Every misfit of what the run stages."""
+    names = [name for name, _ in run.staged]
+    for number, name in enumerate(names):
+        if name in ("", *names[:number]):
+            wrong = f"'stage': {name!r} is the name of two of them" if name else "'stage': a path has no last part"
+            yield Misfit(f"stage[{number}]", wrong, "write NAME=PATH")
+    if names and pyxis.used(site.container.runtime):
+        wrong = "'stage': with Pyxis the ranks are in their container before anything is staged"
+        yield Misfit("stage", wrong, "bind a folder of the shared disk with 'container.bind' of the site")
 
 
 def _secrets(env: Env, notify: Notify) -> Iterator[Misfit]:
@@ -212,6 +225,7 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     yield from _not_paths(
         {
             "runs": site.runs,
+            "stage": site.stage,
             "topology.file": topology.file if topology else None,
             "container.cache": container.cache,
             "container.stage": container.stage,

@@ -138,6 +138,8 @@ def misfits(run: RunSpec, site: Site, folder: Path, *, later: bool = False) -> I
     for key, image in named_images(run).items():
         if not site.host and not source.misfit(image) and (wrong := _image(image, folder)):
             yield key, f"{key!r}: {wrong}"
+    for number, (_, path) in enumerate(run.staged):
+        yield from _named(f"stage[{number}]", path, run, site, later)
     for name, role in run.roles.items():
         for kind, place in role.software.given.items():
             yield from _named(f"roles.{name}.environment.{kind}", place, run, site, later)
