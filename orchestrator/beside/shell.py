@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.process import STANDARD, Streams
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.beside.shells.opening import open_shell
-from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.attempts.script import python_path
-from torusrun.orchestrator.run.folder import index, ledger
+from torusrun.orchestrator.run.folder import attempt_folders, index, ledger
 from torusrun.orchestrator.run.folder.events import Started
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -74,14 +72,10 @@ def beside(run: RunFolder, rank: int, role: str = "") -> Beside:
 
 def _host(run: RunFolder, attempt: Attempt, rank: int, role: str) -> tuple[str, int]:
     """(the host of a rank of a role, the rank's number in the launch)."""
-    kept = read_object(attempt.placement)
-    if kept is None:
+    placement = attempt_folders.placement(attempt)
+    if placement is None:
         raise UserError(f"{run.run_id}: its ranks have not been placed yet; try again in a moment")
-    try:
-        slots = Placement.from_json(kept).slots
-    except (KeyError, TypeError, ValueError):
-        raise damaged(attempt.placement, "it is not a placement") from None
     rank = rank_of(run.run_id, attempt, role, rank)
-    if not 0 <= rank < len(slots):
-        raise UserError(f"--rank {rank}: {run.run_id} has ranks 0 to {len(slots) - 1}")
-    return slots[rank].host, rank
+    if not 0 <= rank < len(placement.slots):
+        raise UserError(f"--rank {rank}: {run.run_id} has ranks 0 to {len(placement.slots) - 1}")
+    return placement.slots[rank].host, rank

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import attempt_folders, ledger
 from torusrun.orchestrator.run.folder.events import Ended, Submitting
@@ -44,14 +43,14 @@ def _place(run: RunFolder, role: str) -> dict[str, str]:
     """The variables with the place of a role in the newest attempt of a run; {} if it is not ready there."""
     from torusrun.orchestrator.job.ranks.meeting import meeting
     from torusrun.orchestrator.job.ranks.roles import is_ready
-    from torusrun.orchestrator.place.placement.mapping import Placement
     from torusrun.orchestrator.run.program.what_runs import facts, role_environment
 
     numbers = attempt_folders.attempts(run)
     attempt = run.attempt(numbers[-1] if numbers else 1)
     if attempt.end.exists() or not is_ready(attempt, role):
         return {}
-    slots = Placement.from_json(read_object(attempt.placement) or {}).of_role(role)
+    placement = attempt_folders.placement(attempt)
+    slots = placement.of_role(role) if placement else ()
     return role_environment(role, facts((slot.host for slot in slots), *meeting(attempt.role_place(role))))
 
 

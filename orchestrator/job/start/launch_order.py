@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.typed import read_record
 from torusrun.orchestrator.images.command import Bind, ContainerExec, SecretVariables
 from torusrun.orchestrator.job.staging.order import StagedHere, StageOrder, moved
 from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
+from torusrun.orchestrator.run.folder import attempt_folders
 from torusrun.orchestrator.run.folder.kept_secrets import kept
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck, master_environment, ranks_environment
@@ -85,13 +85,10 @@ class LaunchOrder:
 
 def ordered(attempt: Attempt) -> tuple[LaunchOrder, Placement]:
     """The launch order of an attempt, and its placement. Raises SiteError if one is missing or damaged."""
-    order, placement = read_record(attempt.launch, LaunchOrder), read_object(attempt.placement)
+    order, placement = read_record(attempt.launch, LaunchOrder), attempt_folders.placement(attempt)
     if order is None or placement is None:
         raise SiteError(f"{attempt.folder}: its ranks have not been placed yet")
-    try:
-        return order, Placement.from_json(placement)
-    except (KeyError, TypeError, ValueError):
-        raise damaged(attempt.placement, "it is no placement") from None
+    return order, placement
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.same_host import same_host
-from torusrun.orchestrator.place.placement.grid import Grid
+from torusrun.orchestrator.place.placement.grid import MOST_LEVELS, Grid
 from torusrun.training.counted import counted, first_of
+
+ROLE = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,21 @@ class Placement:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Placement:
+        """The placement that `as_json` returned. Raises KeyError, TypeError or ValueError if it is none."""
+        dims = tuple(value["grid"])
+        if not 0 < len(dims) <= MOST_LEVELS or not all(type(size) is int and size > 0 for size in dims):
+            raise ValueError("it has no grid")
         roles = value.get("roles") or [""] * len(value["slots"])
         rows = zip(value["slots"], roles, strict=True)
-        slots = tuple(Slot(rank, host, local_rank, tuple(at), role) for (rank, host, local_rank, *at), role in rows)
-        return cls(Grid(tuple(value["grid"])), slots)
+        return cls(Grid(dims), tuple(_slot(role, *row) for row, role in rows))
+
+
+def _slot(role: str, rank: int, host: str, local_rank: int, *at: int) -> Slot:
+    # Another user's run must not lead to files elsewhere by a role's name.
+    sound = type(host) is str and all(type(number) is int for number in (rank, local_rank, *at))
+    if not sound or (role and not ROLE.fullmatch(role)):
+        raise ValueError("it has a slot that is none")
+    return Slot(rank, host, local_rank, at, role)
 
 
 def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:

@@ -7,17 +7,19 @@ import os
 import re
 from collections import defaultdict
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.base.json_files import read_object
+from torusrun.orchestrator.base.json_files import damaged, read_object
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
-from torusrun.orchestrator.run.folder.shown_plan import as_grid
+
+if TYPE_CHECKING:  # `status` needs it for few runs
+    from torusrun.orchestrator.place.placement.mapping import Placement
 
 NUMBER = re.compile(r"[1-9]\d{0,4}")
 RECORD = re.compile(r"(\d{4,8})\.(\w+)\.json")
-ROLE = re.compile(r"[a-z][a-z0-9_]{0,30}")
 MOST_ENTRIES = 100_000
 LARGEST_NAME = 1_000
 
@@ -53,25 +55,32 @@ def supervised_on(attempt: Attempt) -> str:
         return ""
 
 
+def placement(attempt: Attempt) -> Placement | None:
+    """The placement of an attempt; None before it is placed. Raises SiteError if it is damaged."""
+    from torusrun.orchestrator.place.placement.mapping import Placement
+
+    kept = read_object(attempt.placement)
+    try:
+        return Placement.from_json(kept) if kept is not None else None
+    except (KeyError, TypeError, ValueError):
+        raise damaged(attempt.placement, "it is no placement") from None
+
+
 def placed(attempt: Attempt) -> tuple[tuple[int, ...] | None, dict[str, list[int]]]:
     """The grid, and the ranks of each host; None and empty if the attempt was not placed, or if unknown."""
-    try:
-        kept = read_object(attempt.placement) or {}
-        hosts: dict[str, list[int]] = {}
-        for rank, host, _, *_ in kept.get("slots", ()):
-            if type(rank) is not int or type(host) is not str:
-                raise TypeError
-            hosts.setdefault(host, []).append(rank)
-    except (SiteError, TypeError, ValueError):
-        return None, {}
-    return as_grid(kept.get("grid")), hosts
+    known, hosts = _known(attempt), defaultdict[str, list[int]](list)
+    for slot in known.slots if known else ():
+        hosts[slot.host].append(slot.rank)
+    return known.grid.dims if known else None, hosts
 
 
 def roles(attempt: Attempt) -> dict[tuple[int, str], str]:
     """The role of each (rank, host), in the order of ranks; {} in a run without roles, or before it is placed."""
-    with contextlib.suppress(SiteError, TypeError, ValueError):
-        kept = read_object(attempt.placement) or {}
-        named = zip(kept.get("slots", ()), kept.get("roles") or (), strict=False)
-        # Another user's run must not lead to files elsewhere by a role's name.
-        return {(int(rank), plain(host)): name for (rank, host, *_), name in named if ROLE.fullmatch(name)}
-    return {}
+    known = _known(attempt)
+    return {(slot.rank, plain(slot.host)): slot.role for slot in known.slots if slot.role} if known else {}
+
+
+def _known(attempt: Attempt) -> Placement | None:
+    with contextlib.suppress(SiteError):
+        return placement(attempt)
+    return None
