@@ -71,6 +71,7 @@ class Cause(str, Enum):
     CONFIGURATION = "configuration"
     DISK = "disk"
     IMAGE = "image"
+    INTERNAL = "internal"  # a defect of torusrun
     UNKNOWN = "unknown"
 
     @classmethod

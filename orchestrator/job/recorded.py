@@ -52,7 +52,8 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJ
         end = failed(error)
     except Exception as error:
         traceback.print_exc()
-        end = ended(How.ERROR, why=defect.report(error, ["supervise"]))
+        passes = isinstance(error, (OSError, MemoryError))  # perhaps: a file system that does not answer for a moment
+        end = ended(How.ERROR if passes else How.DEFECT, why=defect.report(error, ["supervise"]))
     if end.state is State.FAILED and no_room(run.folder):
         end = on_full_disk(end)
     earlier = settled_end(run, attempt)  # by another job, if this one was cut off

@@ -90,5 +90,6 @@ ADVICE = {
         "the image is missing, damaged, or does not fit",
         ("`torusrun plan --check` finds what does not fit; `torusrun resume {run} --new-image` takes a new one",),
     ),
+    Cause.INTERNAL: Advice("a defect of torusrun ended it, and would end another attempt", ("report it", CONTINUES)),
     Cause.UNKNOWN: Advice("no record names the cause", (TRACEBACKS, CONTINUES)),
 }

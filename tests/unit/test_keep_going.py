@@ -198,6 +198,24 @@ def test_attempts_that_the_launcher_ends_are_not_in_vain_and_follow_more_and_mor
     assert isinstance(step, Stop) and step.why.startswith("each of its 8 attempts"), "nothing shows that it can work"
 
 
+@pytest.mark.parametrize("error", [KeyError("host"), OSError(116, "Stale file handle")])
+def test_a_defect_ends_the_run_at_once_and_what_may_pass_does_not(
+    error: Exception, run: RunFolder, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> End:
+        raise error
+
+    monkeypatch.setattr("tempfile.tempdir", str(home))
+    end = recorded.recorded(run, run.attempt(1), fails)
+    step = next_step(run, replace(HERE, begun=1), begin=True)
+    assert "this is a defect of torusrun" in end.reason
+    if isinstance(error, OSError):
+        assert end.cause is Cause.UNKNOWN and step == Resume(2)
+    else:
+        assert isinstance(step, Stop) and step.why.startswith("a defect of torusrun")
+        assert look(run).state is State.FAILED
+
+
 CHAINED = """
 step 1
 Traceback (most recent call last):

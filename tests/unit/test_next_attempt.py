@@ -277,6 +277,7 @@ def test_a_checkpoint_below_a_pointer_that_is_newer_is_progress(tmp_path: Path, 
         ([Cause.TIME_LIMIT] * 2, "2 attempts in a row made no new checkpoint (keep_going.without_progress)"),
         ([Cause.IMAGE], ""),  # it has begun, so the files are right: it is this host
         ([Cause.SCHEDULER], "its dependency dropped it"),
+        ([Cause.INTERNAL], "a defect of torusrun ended it, and would end another attempt"),
         ([Cause.LAUNCHER] * 8, "each of its 8 attempts or more was ended by its launcher, its scheduler or a host"),
     ],
 )

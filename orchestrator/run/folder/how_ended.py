@@ -138,6 +138,7 @@ class How(Enum):
         "attempt {earlier} is still at work: {who}; end it, or if its host is gone for good remove {path}, and resume",
     )
     ERROR = Cause.UNKNOWN, "{why}"
+    DEFECT = Cause.INTERNAL, "{why}"
 
     def __init__(self, cause: Cause, sentence: str) -> None:
         self.cause, self.sentence = cause, sentence
