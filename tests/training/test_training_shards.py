@@ -170,6 +170,21 @@ def test_a_fresh_optimizer_is_not_touched(tmp_path: Path, group: None) -> None:
     assert not script.optimizer.state
 
 
+def test_a_save_before_the_first_step_counts_no_step(tmp_path: Path, group: None) -> None:
+    first, again = Script(moved=False), Script(moved=False)
+    checkpoints = Checkpoints(folder=tmp_path, **vars(first))
+    checkpoints.resume()
+    checkpoints.after_step(1)
+    checkpoints.close()
+    assert not first.optimizer.state and resume(tmp_path, **vars(again)) == 1
+    for script in (first, again):
+        script.model(torch.ones(2, 4)).sum().backward()
+        script.optimizer.step()
+    one, other = (script.optimizer.state_dict()["state"][0] for script in (first, again))
+    assert int(one["step"]) == int(other["step"]) == 1
+    assert torch.equal(first.weight(), again.weight())
+
+
 def test_a_part_that_names_its_own_state_is_loaded_in_place(tmp_path: Path, group: None) -> None:
     class Average:
         def __init__(self, value: float) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
@@ -81,9 +82,19 @@ class ScriptParts:
         part = self._parts[name]
         if isinstance(part, nn.Module):
             return state_dict.get_model_state_dict(part)
-        if isinstance(part, Optimizer):
-            return dict(state_dict.get_optimizer_state_dict(self._modules, part))
-        return part.state_dict()
+        if not isinstance(part, Optimizer):
+            return part.state_dict()
+        fresh = not part.state
+        state = dict(state_dict.get_optimizer_state_dict(self._modules, part))
+        if fresh:  # to have a state, PyTorch made a step with gradients and a rate of zero
+            part.state.clear()
+            for values in state["state"].values():
+                values.update({key: _zero(value) for key, value in values.items() if key == "step"})
+        return state
+
+
+def _zero(value: Any) -> Any:
+    return torch.zeros_like(value) if isinstance(value, torch.Tensor) else 0
 
 
 def _is_sharded(state: Any) -> bool:
