@@ -21,7 +21,7 @@ from torusrun.orchestrator.cli.handle import Run
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.at_work import NodeLoad, RankSteps
+from torusrun.orchestrator.run.folder.at_work import NodeLoad, RankSteps, Slow
 from torusrun.orchestrator.run.folder.events import Ended, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
@@ -236,6 +236,7 @@ def reported(run: RunFolder, **computes_s: float) -> None:
 
 def test_a_slow_rank_is_named(run: RunFolder) -> None:
     reported(run, r0=0.1, r1=0.1, r2=0.1, r3=0.19)
+    Slow((3,), ("here",), False, 1.9, 60).write(run.attempt(1).slow)
     found = page(run)
     assert "rank 3 (here) computes 1.9 times as long as the median" in found.text
     (row,) = (row for row in found.rows if row[0] == "3")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
 from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps
-from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, remark, table
+from torusrun.orchestrator.show.screen.nodes import NodeHeard, ordered, table
 
 GIB = 2.0**30
 
@@ -43,7 +43,7 @@ def test_columns_are_left_out_of_which_nothing_is_known_or_that_a_gpu_hides() ->
     assert gpu.load is not None
     on_gpu = replace(gpu, load=replace(gpu.load, ranks=tuple(replace(rank, waited=None) for rank in gpu.load.ranks)))
     titles, _ = lines([on_gpu], 200)
-    assert "STEP S" in titles and "COMPUTE" not in titles and remark([on_gpu, on_gpu]) == ""
+    assert "STEP S" in titles and "COMPUTE" not in titles
 
 
 def test_each_rank_has_a_line_and_its_own_gpu() -> None:
@@ -52,12 +52,10 @@ def test_each_rank_has_a_line_and_its_own_gpu() -> None:
     assert first.endswith("at step 120, reported 2s earlier")
 
 
-def test_the_order_and_the_remark_name_who_makes_others_wait() -> None:
-    nodes = [node(0), node(1), node(2, computed=0.9), node(3, heard_s=95.0), node(4, heard_s=None), node(5)]
-    assert [found.host for found in ordered(nodes)] == ["g0004", "g0003", "g0002", "g0000", "g0001", "g0005"]
-    assert remark(nodes) == "rank 4 (g0002) computes 3.3 times as long as the median; the others wait for it"
+def test_silent_nodes_come_first_and_then_those_for_which_others_wait() -> None:
+    nodes = [node(0), node(1), node(2), node(3, heard_s=95.0), node(4, heard_s=None), node(5)]
+    assert [found.host for found in ordered(nodes, ["g0002"])] == ["g0004", "g0003", "g0002", "g0000", "g0001", "g0005"]
     assert replace(nodes[3], of_hosts=2000).silent is False, "each of 2,000 hosts gives a sign of life every 40 s"
-    assert remark(nodes[:2]) == "" and remark([]) == ""
 
 
 def test_sizes_are_short_and_seconds_have_as_many_columns_from_step_to_step() -> None:

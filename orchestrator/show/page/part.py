@@ -20,7 +20,6 @@ from torusrun.orchestrator.show.listing import ATTEMPTS, forecast_line, time_lin
 from torusrun.orchestrator.show.page.charts import Drawn, Row
 from torusrun.orchestrator.show.page.facts import RunFacts, environment, overview
 from torusrun.orchestrator.show.page.settings import MISSING, changes, differing, settings
-from torusrun.orchestrator.show.screen.nodes import remark as slow_rank
 from torusrun.orchestrator.show.screen.printed import figures, remark
 from torusrun.training.counted import counted
 
@@ -67,7 +66,7 @@ def part(run: Drawn, number: int) -> dict[str, Any]:
         "time": [*time_lines(account)] if account else [],
         "ranks": ranks,
         "faster_hosts": faster_hosts,
-        "slow": facts.shown(facts.slow.words if facts.slow else slow_rank(facts.nodes)),
+        "slow": facts.shown(facts.slow.words if facts.slow else ""),
         "map": facts.outlook.map.text().splitlines() if facts.outlook else [],
         "settings": settings(facts),
         "changes": changes(facts),

@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.private import status
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import allocation, attempt_folders, metrics
-from torusrun.orchestrator.run.folder.at_work import NodeLoad
+from torusrun.orchestrator.run.folder.at_work import NodeLoad, Slow
 from torusrun.orchestrator.run.folder.log_errors.last_error import LoggedError, read_last
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.roles import labels
@@ -107,7 +107,7 @@ class Details:
 
 def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
     """The nodes of the placed ranks, as of `now_s` (of time.time()), in the order of nodes.py."""
-    heard, placed = [], attempt_folders.placed(attempt)[1]
+    heard, placed, slow = [], attempt_folders.placed(attempt)[1], Slow.read(attempt.slow)
     named = labels(attempt) if attempt.roles.is_dir() else {}
     for host, ranks in placed.items():
         load = attempt.node_load(ranks[0])
@@ -115,7 +115,7 @@ def nodes(attempt: Attempt, now_s: float) -> list[NodeHeard]:
         wrote_s = _age_s([attempt.rank_log(rank) for rank in ranks], now_s, empty=False)
         own = {rank: named[rank] for rank in ranks if rank in named}
         heard.append(NodeHeard(host, ranks, heard_s, wrote_s, NodeLoad.read(load), len(placed), own))
-    return ordered(heard)
+    return ordered(heard, slow.hosts if slow else ())
 
 
 def _age_s(paths: Sequence[Path], now_s: float, *, empty: bool = True) -> float | None:

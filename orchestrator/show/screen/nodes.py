@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean
 
 from torusrun.orchestrator.base.shown.numbers import seconds, size
 from torusrun.orchestrator.base.shown.table import Column, Long, Table
 from torusrun.orchestrator.base.terminal.plain import cut, plain
-from torusrun.orchestrator.run.folder.at_work import TIMES_USUAL, GpuLoad, NodeLoad, RankSteps, host_pulse_s
+from torusrun.orchestrator.run.folder.at_work import GpuLoad, NodeLoad, RankSteps, host_pulse_s
 from torusrun.orchestrator.run.state.pace import short
 
 SILENT_S = 30.0  # of few nodes; of many, TIMES_PULSE times what lies between two signs of life
@@ -54,30 +54,14 @@ class NodeRow:
     steps: RankSteps | None
 
 
-def ordered(nodes: Sequence[NodeHeard]) -> list[NodeHeard]:
-    """The nodes that are silent longest first, then those that delay others, then the rest in the order of ranks."""
-    usual_s = _usual_s(nodes)
+def ordered(nodes: Sequence[NodeHeard], slow: Sequence[str] = ()) -> list[NodeHeard]:
+    """The nodes that are silent longest first, then those with `slow` ranks, then the rest in the order of ranks."""
 
-    def key(node: NodeHeard) -> tuple[float, float, int]:
+    def key(node: NodeHeard) -> tuple[float, int, int]:
         silent_s = float("inf") if node.heard_s is None else node.heard_s if node.silent else 0.0
-        late_s = node.slowest.computed_s or 0.0 if node.slowest else 0.0
-        late = usual_s is not None and late_s >= TIMES_USUAL * usual_s
-        return -silent_s, -late_s if late else 0.0, min(node.ranks, default=0)
+        return -silent_s, slow.index(node.host) if node.host in slow else len(slow), min(node.ranks, default=0)
 
     return sorted(nodes, key=key)
-
-
-def remark(nodes: Sequence[NodeHeard]) -> str:
-    """'rank 3 computes 1.8 times as long as the median; the others wait for it', or '' if no rank does."""
-    usual_s = _usual_s(nodes)
-    ranks = [(node.slowest, node.host) for node in nodes if node.slowest and node.slowest.computed_s]
-    if usual_s is None or not ranks:
-        return ""
-    rank, host = max(ranks, key=lambda pair: pair[0].computed_s or 0.0)
-    times = (rank.computed_s or 0.0) / usual_s
-    if times < TIMES_USUAL:
-        return ""
-    return f"rank {rank.rank} ({plain(host)}) computes {times:.1f} times as long as the median; the others wait for it"
 
 
 def table(nodes: Sequence[NodeHeard], width: int, *, ranks: bool = False) -> Table[NodeRow]:
@@ -88,13 +72,6 @@ def table(nodes: Sequence[NodeHeard], width: int, *, ranks: bool = False) -> Tab
         rows.append(_of_node(node, most))
         rows += [_of_rank(node, place) for place in range(len(node.ranks))] if ranks and len(node.ranks) > 1 else []
     return Table(COLUMNS, rows)
-
-
-def _usual_s(nodes: Sequence[NodeHeard]) -> float | None:
-    """The median of the ranks' compute times in a step; None if fewer than two are known."""
-    ranks = [rank for node in nodes if node.load for rank in node.load.ranks]
-    known = [rank.computed_s for rank in ranks if rank.computed_s is not None]
-    return median(known) if len(known) > 1 and median(known) > 0 else None
 
 
 def _of_node(node: NodeHeard, most: int) -> NodeRow:

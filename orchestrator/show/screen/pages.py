@@ -183,25 +183,20 @@ def _nodes(nodes: Sequence[NodeHeard], width: int, room: int) -> list[Text]:
     """As many nodes as fit: silent nodes and nodes that delay others come first."""
     if room < 2 or not nodes:
         return []
-    remark = room > 3 and node_table.remark(nodes)
-    most = room - 2 if remark else room - 1
-    shown = nodes if len(nodes) <= most else nodes[: max(most - 1, 1)]
+    shown = nodes if len(nodes) <= room - 1 else nodes[: max(room - 2, 1)]
     texts = _rows(node_table.table(shown, width), width, "bold")
-    if remark:
-        texts.append(Text(cut(remark, width), REMARK))
     if len(shown) < len(nodes) and len(texts) < room:
         texts.append(Text(cut(f"and {len(nodes) - len(shown)} more", width), "dim"))
     return texts
 
 
 def of_nodes(nodes: Sequence[NodeHeard], window: Window, width: int) -> tuple[list[Text], int]:
-    """(The rows of a window on all nodes and their ranks, below a remark and titles; the number of rows)."""
+    """(The rows of a window on all nodes and their ranks, below their number and titles; the number of rows)."""
     if not nodes:
         return [Text(cut("no node is at work", width))], 0
     titles, *rows = _rows(node_table.table(nodes, width, ranks=True), width, "bold")
     shown = rows[window.top : window.top + max(window.rows, 0)]
-    head = node_table.remark(nodes) or counted(len(nodes), "node")
-    return [Text(cut(head, width), REMARK), titles, *shown], len(rows)
+    return [Text(cut(counted(len(nodes), "node"), width), REMARK), titles, *shown], len(rows)
 
 
 def _curve(losses: Sequence[tuple[float, float]], width: int, room: int, blocks: bool) -> list[Text]:
