@@ -71,7 +71,7 @@ $(VENV)/train: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/dev: $(VENV)/train
-	python -m pip install -q '$(TORCH)' -e '.[train,optuna,dev,programs]'
+	python -m pip install -q '$(TORCH)' -e '.[train,dev,programs]'
 	touch $@
 
 clean:

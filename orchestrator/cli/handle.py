@@ -209,10 +209,7 @@ class Sweep:
         return [results(folder) for folder in self.folders]
 
     def settings(self) -> list[dict[str, str]]:
-        """The settings in which the members differ, by number; of a study those that it has chosen so far.
-
-        Raises SiteError if the sweep is damaged.
-        """
+        """The settings in which the members differ, by number. Raises SiteError if the sweep is damaged."""
         return self.folder.settings()
 
     def cancel(self) -> None:

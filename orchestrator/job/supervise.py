@@ -124,7 +124,6 @@ class Supervisor:
         for number in range(1, self.attempt.number):  # of which the supervisor was killed
             end_remains(self.folder.attempt(number), self.plan)
         forget_first(self.folder, self.attempt)
-        self.planned = hooks.begins(self.folder, self.planned)
         plan = beside_ready(self.planned.plan, self.folder, self._asked)
         if isinstance(plan, End):
             return plan

@@ -16,30 +16,16 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 
 if TYPE_CHECKING:
-    from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan
     from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.schedulers.launchers import Launcher
 
 
-@dataclass(frozen=True)
-class Hook:
-    """A function of a room, as 'PACKAGE.MODULE:FUNCTION'; `of_members`: for members of sweeps alone."""
-
-    function: str
-    of_members: bool = False
-
-
-HOOKS = {
-    "begins": (Hook("sweeps.study_in_job:begin", of_members=True),),
-    "hosts": (Hook("nodes.preflight:passed"),),
-    "started": (Hook("upkeep.notices:started"),),
-    "ended": (
-        Hook("run.bad_nodes.noted:ended"),
-        Hook("upkeep.notices:ended"),
-        Hook("sweeps.study_in_job:ended", of_members=True),
-    ),
-    "over": (Hook("sweeps.study_in_job:over", of_members=True), Hook("upkeep.notices:over")),
-    "seen_over": (Hook("upkeep.notices:from_client"),),
+HOOKS = {  # functions of rooms, as 'PACKAGE.MODULE:FUNCTION'
+    "hosts": ("nodes.preflight:passed",),
+    "started": ("upkeep.notices:started",),
+    "ended": ("run.bad_nodes.noted:ended", "upkeep.notices:ended"),
+    "over": ("upkeep.notices:over",),
+    "seen_over": ("upkeep.notices:from_client",),
 }
 
 
@@ -54,19 +40,12 @@ class Over:
     events: Sequence[Event]
 
 
-def begins(run: RunFolder, planned: AttemptPlan) -> AttemptPlan:
-    """The plan of an attempt that is about to begin. Raises UserError or SiteError if it must not begin."""
-    for hook in _hooks("begins", run):
-        planned = hook(run, planned)
-    return planned
-
-
 def sound_hosts(
     plan: Plan, run: RunFolder, attempt: Attempt, hosts: Sequence[str], starter: Launcher,
     asked: Callable[[], End | None],
 ) -> Sequence[str] | End:  # fmt: skip
     """The hosts that a check finds sound; the attempt's end if too few are left, or if it is `asked` to stop."""
-    for hook in _hooks("hosts", run):
+    for hook in _hooks("hosts"):
         answer: Sequence[str] | End = hook(plan, run, attempt, hosts, starter, asked)
         if isinstance(answer, End):
             return answer
@@ -76,7 +55,7 @@ def sound_hosts(
 
 def started(run: RunFolder, number: int, plan: Plan) -> None:
     """The event `started` of an attempt is in the ledger."""
-    for hook in _hooks("started", run):
+    for hook in _hooks("started"):
         hook(run, number, plan)
 
 
@@ -85,13 +64,13 @@ def ended(run: RunFolder, number: int, end: End, *, wait: bool = False) -> None:
 
     The ledger has the end if it is certain; else the scheduler may know more.
     """
-    for hook in _hooks("ended", run):
+    for hook in _hooks("ended"):
         hook(run, number, end, wait=wait)
 
 
 def over(run: RunFolder, number: int, plan: Plan) -> None:
     """No other attempt follows the attempt `number` of a run that keeps going, and its job ends now."""
-    for hook in _hooks("over", run):
+    for hook in _hooks("over"):
         hook(run, number, plan)
 
 
@@ -102,9 +81,7 @@ def seen_over(runs: Sequence[Over]) -> None:
             hook(runs)
 
 
-def _hooks(moment: str, run: RunFolder | None = None) -> Iterator[Callable[..., Any]]:
+def _hooks(moment: str) -> Iterator[Callable[..., Any]]:
     for hook in HOOKS[moment]:
-        if hook.of_members and not (run and run.sweep):
-            continue
-        module, _, function = hook.function.partition(":")
+        module, _, function = hook.partition(":")
         yield getattr(import_module(f"torusrun.orchestrator.{module}"), function)

@@ -7,22 +7,15 @@ from dataclasses import dataclass, replace
 
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.combinations import Member, checked_members, in_words, members, study, with_option
+from torusrun.orchestrator.keys.combinations import Member, in_words, members, with_option
 from torusrun.orchestrator.keys.load import RunSource, load
 from torusrun.orchestrator.keys.paths import absolute
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.keys.sweep import MEMBERS, SweepKeys
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
-from torusrun.orchestrator.run.plan.phase_groups import stretches
 from torusrun.orchestrator.run.plan.plan import Plan, new_id, plan
-from torusrun.orchestrator.sweeps.table import NO_RESULTS
 from torusrun.training.counted import counted
-from torusrun.training.recipe.near import did_you_mean
-from torusrun.training.reporting.events import NUMBERS
-
-SHARE_OF_STUDY = 8  # of its members run together: each learns from those that have ended
 
 
 @dataclass(frozen=True)
@@ -39,15 +32,11 @@ class PlannedMember:
 
 @dataclass(frozen=True)
 class PlannedSweep:
-    """All members of a sweep. At most `at_once` of them run at the same time; 0 for as many as have room.
-
-    With a `study` their settings are empty: their jobs choose them.
-    """
+    """All members of a sweep. At most `at_once` of them run at the same time; 0 for as many as have room."""
 
     folder: SweepFolder
     members: tuple[PlannedMember, ...]
     at_once: int
-    study: Study | None = None
 
     @property
     def site(self) -> Site:
@@ -78,49 +67,12 @@ def plan_sweep(
     """
     loaded = load(path, site=site, settings=settings)
     sweep = _with_options(loaded.run.sweep or SweepKeys(), asked or SweepOptions())
-    searched = study(sweep) if sweep.study else None
-    combinations = [] if searched else members(sweep)
+    combinations = members(sweep)
     folder = SweepFolder(absolute(loaded.site.runs) / (sweep_id or new_id(loaded.run.name)))
-    if searched:
-        one = _plan_of_study(path, site, settings, sweep, searched, later)
-        planned = tuple(_of_study(one, folder.member(number)) for number in range(sweep.trials or 0))
-    else:
-        planned = tuple(_planned(path, site, settings, folder, combinations, later))
+    planned = tuple(_planned(path, site, settings, folder, combinations, later))
     alone = schedulers.get(loaded.site.scheduler).traits.one_machine
-    usual = 1 if alone else max(len(planned) // SHARE_OF_STUDY, 1) if searched else 0
-    at_once = sweep.at_once or usual
-    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0, searched)
-
-
-def _plan_of_study(
-    path: RunSource, site: str | None, settings: Sequence[str], sweep: SweepKeys, study: Study, later: bool
-) -> Plan:
-    """The plan of every member, with the first value of each key.
-
-    Raises UserError if a value or the metric does not fit. Of a long range only the ends are checked: a value between
-    them that does not fit ends its member in the job.
-    """
-    made = []
-    for member in checked_members(sweep, study):
-        try:
-            made.append(plan(path, site=site, settings=[*settings, *member], later=later))
-        except UserError as error:
-            raise UserError(f"a member with {in_words(member)}:\n{error}") from None
-    first = made[0]
-    if first.recipe:
-        raise UserError("a study cannot use a published recipe, which computes other values from the chosen ones")
-    if stretches(first.run):
-        raise UserError("a study cannot use a training whose phases need different numbers of nodes")
-    known = [name for name in NUMBERS if name not in NO_RESULTS]
-    if not first.run.command and study.metric not in known:
-        hint = did_you_mean(study.metric, known)
-        raise UserError(f"sweep.metric: a training reports no {study.metric!r}{hint} (it has: {', '.join(known)})")
-    return replace(first, chosen_values={})
-
-
-def _of_study(plan: Plan, run: RunFolder) -> PlannedMember:
-    """A member of a study, with the plan that all of them have."""
-    return PlannedMember({}, replace(plan, run_id=run.run_id, folder=run.folder))
+    at_once = sweep.at_once or (1 if alone else 0)
+    return PlannedSweep(folder, planned, at_once if at_once < len(planned) else 0)
 
 
 def _with_options(sweep: SweepKeys, asked: SweepOptions) -> SweepKeys:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torusrun.orchestrator import schedulers
@@ -12,7 +12,6 @@ from torusrun.orchestrator.base.errors import TorusrunError, UserError
 from torusrun.orchestrator.base.shown.numbers import duration
 from torusrun.orchestrator.base.shown.table import Column, Table
 from torusrun.orchestrator.base.terminal.plain import plain
-from torusrun.orchestrator.keys.study import Searched, Study
 from torusrun.orchestrator.run.plan.command_runs import command_forecast
 from torusrun.orchestrator.run.plan.forecast import forecast_of
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -41,13 +40,11 @@ def cost(sweep: PlannedSweep) -> SweepCost:
     """The cost of a sweep by the forecasts of its members, or by their time limits if one has no forecast."""
     plans, unknown = [member.plan for member in sweep.members], ""
     try:
-        if sweep.study:
-            raise UserError("its study chooses the values in the jobs")
         times_s = _predicted_s(plans)
     except TorusrunError as error:
         times_s, unknown = [plan.run.time_s * plan.jobs for plan in plans], str(error)
     at_once = sweep.at_once or len(plans)
-    node_s = sum(time_s * _nodes(plan) for time_s, plan in zip(times_s, plans, strict=True))
+    node_s = sum(time_s * plan.asked_nodes for time_s, plan in zip(times_s, plans, strict=True))
     return SweepCost(node_s / HOUR_S, _wall_s(times_s, at_once), at_once, unknown)
 
 
@@ -76,10 +73,6 @@ def _timed(plan: Plan) -> str:
     return repr(replace(plan.run, name="", env={}, train=train))
 
 
-def _nodes(plan: Plan) -> int:
-    return plan.all_nodes + plan.run.keep_going.spares
-
-
 def _wall_s(times_s: Sequence[float], at_once: int) -> float:
     """The time until the last one ends if each begins as soon as one of those `at_once` before it has ended."""
     ends: list[float] = []
@@ -106,27 +99,12 @@ def _column(key: str) -> Column[tuple[int, PlannedMember]]:
 
 
 def lines(sweep: PlannedSweep, cost: SweepCost, width: int | None = None) -> list[str]:
-    """The table of the members, the first and last ones if there are many, and the cost of all.
-
-    Of a study it is the table of its keys.
-    """
-    if sweep.study:
-        return [*_searched(sweep.study).lines(width), "", *_cost(sweep, cost), f"{'study':12}{_goal(sweep.study)}"]
+    """The table of the members, the first and last ones if there are many, and the cost of all."""
     title, *rows = members(sweep).lines(width)
     if len(rows) > MOST_SHOWN:
         left_out = len(rows) - 2 * EACH_SIDE
         rows = [*rows[:EACH_SIDE], f"... {counted(left_out, 'more member')} ...", *rows[-EACH_SIDE:]]
     return [title, *rows, "", *_cost(sweep, cost)]
-
-
-def _searched(study: Study) -> Table[Searched]:
-    """The keys of a study with what it chooses from."""
-    key: Column[Searched] = Column("KEY", lambda one: one.key, plain)
-    return Table([key, Column("CHOSEN FROM", str, plain, right=False)], study.searched)
-
-
-def _goal(study: Study) -> str:
-    return f"the {'largest' if study.larger else 'least'} {plain(study.metric)}, by Optuna in the jobs"
 
 
 def _cost(sweep: PlannedSweep, cost: SweepCost) -> list[str]:
@@ -159,7 +137,6 @@ def as_json(sweep: PlannedSweep, cost: SweepCost) -> dict[str, Any]:
         "sweep": sweep.folder.sweep_id,
         "folder": str(sweep.folder.folder),
         "at_once": sweep.at_once or None,
-        "study": asdict(sweep.study) if sweep.study else None,
         "members": [
             {"run": member.run.run_id, "settings": member.settings, "plan": member.plan.as_json()}
             for member in sweep.members

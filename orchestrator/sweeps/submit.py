@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError, UserError
-from torusrun.orchestrator.base.json_files import write_json, write_text
+from torusrun.orchestrator.base.json_files import write_text
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.base.terminal.remarks import say
@@ -64,14 +64,10 @@ def first(
 def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
     """The batches that `first` submits. This makes and submits nothing.
 
-    Raises UserError if a member has no request, if the site has a login node, or if its jobs lack Optuna.
+    Raises UserError if a member has no request, or if the site has a login node.
     """
     if sweep.site.host:
         raise UserError(f"the site is reached through {sweep.site.host}: this is done there, or by `torusrun submit`")
-    if sweep.study:
-        from torusrun.orchestrator.sweeps.study_in_job import check_optuna
-
-        check_optuna(sweep.site.interpreter)
     firsts = without_bad_hosts([attempt_plan.first(member.plan) for member in sweep.members])
     members = [(member.run, planned) for member, planned in zip(sweep.members, firsts, strict=True)]
     return batches(sweep.folder, members, sweep.at_once, after)
@@ -104,8 +100,6 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
             SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
-            if sweep.study:
-                write_json(unfinished.study, asdict(sweep.study), secret=True)  # as the record
             unfinished.folder.rename(folder.folder)
         except UserError:
             index.forget_sweep([one.run for one in attempts])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +38,6 @@ def results(run: RunFolder) -> dict[str, float]:
     return values
 
 
-LONG_NUMBER = re.compile(r"(?=.{11})-?[0-9]+[.][0-9]+(e[+-]?[0-9]+)?")
 SHOWN = {"accuracy": percent, "top5": percent, "images_per_s": thousands}
 LARGER_IS_BETTER = {"accuracy": True, "top5": True, "images_per_s": True, "loss": False, "test_loss": False}
 
@@ -99,12 +97,7 @@ def table(rows: Sequence[MemberRow]) -> Table[MemberRow]:
 
 
 def _setting(key: str) -> Column[MemberRow]:
-    return Column(plain(key), lambda row: row.settings.get(key), _short)
-
-
-def _short(text: str) -> str:
-    """A setting; a number with many digits, as a study chooses it, has six of them."""
-    return f"{float(text):.6g}" if LONG_NUMBER.fullmatch(text) else plain(text)
+    return Column(plain(key), lambda row: row.settings.get(key), plain)
 
 
 def _result(metric: str) -> Column[MemberRow]:

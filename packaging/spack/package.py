@@ -14,7 +14,6 @@ class PyTorusrun(PythonPackage):
     version("0.1.0")
 
     variant("train", default=False, description="The training of torusrun itself: PyTorch, scikit-learn, Pillow")
-    variant("optuna", default=False, description="Sweeps with a study")
 
     depends_on("python@3.10:", type=("build", "run"))
     depends_on("py-hatchling@1.24:", type="build")
@@ -31,5 +30,3 @@ class PyTorusrun(PythonPackage):
         depends_on("py-scikit-learn@1.3:", type=("build", "run"))
         depends_on("py-numpy@1.22:", type=("build", "run"))
         depends_on("py-pillow@10.0:", type=("build", "run"))
-
-    depends_on("py-optuna@4.3:", type=("build", "run"), when="+optuna")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.e2e.places import Local, Place, ledger, only_on, until
+from tests.e2e.places import Place, ledger, only_on, until
 
 MEMBERS = 6
 # Member 3 fails, but not in its second attempt. Members 0 and 1 wait for each other, but not for ever.
@@ -72,36 +70,3 @@ def test_cancelling_a_sweep_ends_members_that_run_and_that_wait(place: Place) ->
     until(lambda: set(states(place, sweep)) == {"CANCELLED"}, f"all to be cancelled: {states(place, sweep)}")
     until(lambda: not place.queued(), "the queue to be empty")
     assert sum(bool(ledger(run, "started")) for run in runs) <= 3, "no cancelled member may begin"
-
-
-STUDY = ("--set", "sweep={study: optuna, trials: 3, metric: score, goal: max, at_once: 3}")
-ONE_RANK = ("--set", "grid=1x1", "--set", "ranks_per_node=1")
-SEARCHED = ("--sweep", "env.X={from: 0.0, to: 1.0}")
-# Its value is its result. The first attempt of member 1 fails.
-SCORES = (
-    'case "$TORUSRUN_RUN.$TORUSRUN_ATTEMPT" in *.1.1) exit 3;; esac; test "$RANK" = 0 || exit 0; '
-    'echo "{\\"step\\": 1, \\"score\\": $X}" >> "$TORUSRUN_METRICS"'
-)
-
-
-def table(place: Place, sweep: str) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = json.loads(place.torusrun("status", sweep, "--json").stdout)["members"]
-    return rows
-
-
-def test_a_study_on_this_machine_and_its_failed_member_resumed_with_the_same_value(local: Local) -> None:
-    optuna = pytest.importorskip("optuna")
-    local.write_script(SCORES)
-    said = local.torusrun("submit", "script.yaml", *STUDY, *SEARCHED, *ONE_RANK, "--wait")
-    assert said.returncode == 1, f"one member must fail: {said.stdout}{said.stderr}"
-    sweep = said.stdout.split()[0]
-    first = table(local, sweep)
-    assert [row["state"] for row in first] == ["COMPLETED", "FAILED", "COMPLETED"], first
-    said = local.succeeds("resume", sweep, "--wait")
-    rows = table(local, sweep)
-    assert [row["settings"] for row in rows] == [row["settings"] for row in first], "values must not change"
-    assert [row["results"] for row in rows] == [{"score": float(row["settings"]["env.X"])} for row in rows]
-    storage = optuna.storages.journal.JournalFileBackend(str(local.runs / sweep / "study.journal"))
-    study = optuna.load_study(study_name=sweep, storage=optuna.storages.JournalStorage(storage))
-    states = sorted(trial.state.name for trial in study.get_trials())
-    assert states == ["COMPLETE"] * 3 + ["FAIL"] and study.best_value == max(row["results"]["score"] for row in rows)

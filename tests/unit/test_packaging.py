@@ -34,5 +34,5 @@ def test_the_recipe_for_spack_is_that_of_the_wheel(project: dict[str, dict[str, 
     text = (ROOT / "packaging/spack/package.py").read_text()
     compile(text, "package.py", "exec")
     needed = dict(re.findall(r'depends_on\("py-([a-z0-9-]+)@([\d.]+):"', text))
-    assert needed == {**project[""], **project["build"], **project["train"], **project["optuna"]}
+    assert needed == {**project[""], **project["build"], **project["train"]}
     assert re.findall(r'version\("([\d.]+)"', text) == [project["version"]["torusrun"]]

@@ -85,7 +85,7 @@ class ScriptParts:
         if not isinstance(part, Optimizer):
             return part.state_dict()
         fresh = not part.state
-        state = dict(state_dict.get_optimizer_state_dict(self._modules, part))
+        state: dict[str, Any] = dict(state_dict.get_optimizer_state_dict(self._modules, part))
         if fresh:  # to have a state, PyTorch made a step with gradients and a rate of zero
             part.state.clear()
             for values in state["state"].values():

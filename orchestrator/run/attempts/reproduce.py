@@ -32,15 +32,12 @@ ANEW = "submit its run file as a new run"
 def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     """The plan of a run like the first attempt of `run`, on its site as it was recorded; `run_id` if chosen elsewhere.
 
-    A member of a study becomes a run of its own, with the values that were chosen for it. Raises UserError if the run
-    is another user's or a held allocation, has no such values yet, or if its code or its image are gone or changed.
+    Raises UserError if the run is another user's or a held allocation, or if its code or image are gone or changed.
     """
     index.own(run)
     if allocation.is_held(run):
         raise UserError(f"{run.run_id} holds an allocation, and trains nothing; `torusrun hold` makes another one")
     kept = plan_files.read_first(run, 1)
-    if kept.chosen_values is not None and not kept.chosen_values:
-        raise UserError(f"{run.run_id} is a member of a study, which has chosen no values for it yet")
     spec = replace(kept.run, grid=_grid(run, kept))
     if wrong := list(map(str, misfits(spec, kept.site))):
         raise UserError(f"{run.run_id} does not fit this torusrun any more: {'; '.join(wrong)}")
@@ -49,7 +46,7 @@ def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     run_id = run_id or new_id(spec.name)
     folder = absolute(kept.site.runs) / run_id
     text = _text(run.spec)
-    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=text, stretch=None, chosen_values=None)
+    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=text, stretch=None)
 
 
 def reproduce(run: RunFolder, plan: Plan) -> RunFolder:

@@ -11,7 +11,6 @@ from torusrun.orchestrator.base import lock
 from torusrun.orchestrator.base.errors import SiteError, UserError
 from torusrun.orchestrator.base.json_files import read_object, required, write_json
 from torusrun.orchestrator.base.typed import read_record
-from torusrun.orchestrator.keys.study import Study
 from torusrun.orchestrator.run.folder import index
 from torusrun.orchestrator.run.folder.run_folder import At, Attempt, RunFolder
 
@@ -56,10 +55,8 @@ class SweepFolder:
     folder: Path
 
     record = At("sweep.json")
-    study = At("study.json")  # what is searched, of a sweep with a study
-    journal = At("study.journal")  # what Optuna knows of the study: its trials and their results
     arrays = At("arrays")
-    lock, submitting_lock, study_lock = At(".lock"), At(".submitting.lock"), At(".study.lock")
+    lock, submitting_lock = At(".lock"), At(".submitting.lock")
 
     @property
     def sweep_id(self) -> str:
@@ -100,25 +97,10 @@ class SweepFolder:
         """The record; None if it is missing. Raises SiteError if it is damaged."""
         return read_record(self.record, SweepRecord)
 
-    def read_study(self) -> Study | None:
-        """The study; None for a sweep without one. Raises SiteError if it is damaged."""
-        return read_record(self.study, Study)
-
     def settings(self) -> list[dict[str, str]]:
-        """The settings in which the members differ, by number; of a study those that it has chosen so far.
-
-        Raises SiteError if a file that has them is damaged.
-        """
+        """The settings in which the members differ, by number. Raises SiteError if the record is damaged."""
         record = self.read()
-        if not record or not self.study.exists():
-            return list(record.members) if record else []
-        return [_chosen(self.member(number)) for number in range(len(record.members))]
-
-
-def _chosen(member: RunFolder) -> dict[str, str]:
-    """The values that a study chose for a member; {} before, or if it was removed."""
-    values = (read_object(member.plan) or {}).get("chosen_values")
-    return {str(key): str(value) for key, value in values.items()} if isinstance(values, dict) else {}
+        return list(record.members) if record else []
 
 
 def number_of(member: RunFolder) -> int:

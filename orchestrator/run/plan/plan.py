@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,7 @@ class Plan:
     """The spec, site and grid that every verb uses. `chosen` is the chosen grid of `grid: auto`; None before.
 
     `stretch` is (begin, end) of an attempt's training in epochs; None if it may train to the end. The spec contains the
-    values of the recipe that it names, and `recipe_changes` are the run's changes to them. `chosen_values` are those
-    that a study chose for the run, by key: {} before its first attempt begins, None for a run without a study.
+    values of the recipe that it names, and `recipe_changes` are the run's changes to them.
     """
 
     run_id: str
@@ -59,7 +58,6 @@ class Plan:
     chosen: ChosenGrid | None = None
     stretch: tuple[float, float] | None = None
     recipe_changes: tuple[Change, ...] = ()
-    chosen_values: Mapping[str, str] | None = None
     sources: tuple[str, ...] = ()  # the files of the run and its site; () for a kept plan
 
     @property
@@ -79,6 +77,11 @@ class Plan:
     def all_nodes(self) -> int:
         """The nodes of all roles."""
         return self.run.nodes + self.service_nodes
+
+    @property
+    def asked_nodes(self) -> int:
+        """The nodes that its jobs ask for, with spares."""
+        return self.all_nodes + self.run.keep_going.spares
 
     @property
     def all_ranks(self) -> int:
@@ -125,14 +128,12 @@ class Plan:
     @property
     def keeps_going(self) -> bool:
         """Whether the job itself begins the next attempt after one that ended early."""
-        settings = self.run.keep_going
-        return self.jobs > 1 or settings.spares > 0 or settings.min_nodes is not None
+        return self.jobs > 1 or self.run.keep_going.spares > 0 or self.run.keep_going.min_nodes is not None
 
     @property
     def outlives_hosts(self) -> bool:
         """Whether the job of the run is to continue without the hosts that it loses."""
-        settings = self.run.keep_going
-        return settings.spares > 0 or (settings.min_nodes or self.run.nodes) < self.run.nodes
+        return self.run.keep_going.spares > 0 or (self.run.keep_going.min_nodes or self.run.nodes) < self.run.nodes
 
     @property
     def stop_before_s(self) -> float:
@@ -212,7 +213,6 @@ class Plan:
             **({"grid_reason": self.chosen.reason} if self.chosen else {}),
             **({"stretch": list(self.stretch)} if self.stretch else {}),
             **({"recipe": self.recipe} if self.recipe else {}),
-            **({"chosen_values": dict(self.chosen_values)} if self.chosen_values is not None else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
             "spec": as_written(self.run),

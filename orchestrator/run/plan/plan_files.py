@@ -99,10 +99,8 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
         site = read_value(Site, kept["site"], f"{path} (site)")
         changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
-        chosen = record_of(dict[str, str] | None, kept.get("chosen_values"), str)
         plan = Plan(
-            kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes,
-            chosen_values=chosen,
+            kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes
         )  # fmt: skip
         if not number:
             return AttemptPlan(0, plan)
