@@ -179,7 +179,7 @@ def attempts_needed(plan: Plan, total_s: float) -> int | None:
 
 def cost_line(plan: Plan, total_s: float) -> str:
     """'4.6 node-hours' of all roles for so many seconds, and the attempts if one is not enough."""
-    needed, node_hours = attempts_needed(plan, total_s) or 1, plan.all_nodes * total_s / 3600
+    needed, node_hours = attempts_needed(plan, total_s) or 1, plan.asked_nodes * total_s / 3600
     hours = f"{node_hours:.4g} node-hours"
     if plan.site.points_per_node_hour is not None:
         hours += f", {node_hours * plan.site.points_per_node_hour:.4g} points"

@@ -175,7 +175,10 @@ SHORT = r"[\d.]+ node-hours in (\d) attempts, each of at most 10.0 min; `keep_go
 
 
 def test_a_plan_counts_node_hours_and_attempts(capsys: Capsys) -> None:
-    assert re.fullmatch(r"[\d.]+ node-hours", planned(capsys, IMAGENET)["cost"])
+    cost = planned(capsys, IMAGENET)["cost"]
+    assert re.fullmatch(r"[\d.]+ node-hours", cost)
+    spared = planned(capsys, IMAGENET, "--set", "keep_going={attempts: 2, spares: 4}")["cost"]
+    assert float(spared.split()[0]) == pytest.approx(20 / 16 * float(cost.split()[0]), rel=1e-3)
     short = planned(capsys, IMAGENET, "--set", "time=10m")["cost"]
     match = re.fullmatch(SHORT, short)
     assert match and match[1] == match[2] and int(match[1]) > 1, short

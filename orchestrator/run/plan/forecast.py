@@ -59,7 +59,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
         plan, communication = _on_hosts(plan, hosts or expected(plan.site, plan.run.nodes), trained, backend)
     return forecast(
         Asked(
-            nodes=plan.all_nodes,
+            nodes=plan.asked_nodes,
             ranks=plan.ranks,
             grid=plan.grid.dims,
             phases=_phases(plan.run.train, trained),

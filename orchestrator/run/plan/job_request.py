@@ -30,12 +30,12 @@ def request(
     queue with the attempt's number: unique, so that it can be found again. A run that keeps going gets an array of jobs
     of which one runs at a time, or the first of jobs that are submitted in turn.
     """
-    plan, settings = planned.plan, planned.plan.run.keep_going
+    plan = planned.plan
     has_arrays = schedulers.get(plan.site.scheduler).traits.has_arrays
     several = plan.jobs > 1 and has_arrays and not plan.jobs_in_turn
     return of_site(
         plan.site,
-        plan.all_nodes + settings.spares,
+        plan.asked_nodes,
         plan.most_ranks_on_a_node,
         plan.run.account,
         name=plan.run_id,
@@ -107,7 +107,6 @@ def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     for attempt in planned:
         run = attempt.plan.run
         cluster = () if cannot else hosts(run.queue or site.queue)
-        nodes = attempt.plan.all_nodes + run.keep_going.spares
-        chosen = choose(bad, nodes, excluded=attempt.exclude, cluster=cluster, cannot=cannot)
+        chosen = choose(bad, attempt.plan.asked_nodes, excluded=attempt.exclude, cluster=cluster, cannot=cannot)
         plans.append(replace(attempt, left_out=chosen))
     return plans
