@@ -130,7 +130,7 @@ def train_once(train: Train, rank: int, folder: Path) -> list[float]:
         name: folder / name for name in ("rendezvous", "checkpoints", "memory", "metrics", "trace", "done")
     }
     config = Config(
-        schema=SCHEMA, run="recipes", attempt=1, grid=GRID, by_size=(), interface="lo", stretch=None,
+        schema=SCHEMA, run="recipes", attempt=1, grid=GRID, by_size=(), interface="lo",
         rendezvous_timeout_s=60.0, mean_time_to_failure_s=1e6, memory_until_s=0.0,
         token="0" * 64, train=train, **paths,
     )  # fmt: skip

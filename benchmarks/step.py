@@ -65,7 +65,7 @@ def learner(
         schema=SCHEMA, run="step", attempt=1, grid=(ranks.world,), by_size=(), interface=None,
         rendezvous=folder / "rendezvous", rendezvous_timeout_s=60.0, token="0" * 64,
         checkpoints=folder / "checkpoints", metrics=folder / "metrics.jsonl", memory=folder / "memory",
-        memory_until_s=0.0, done=folder / "done", trace=folder / "trace.jsonl", stretch=None,
+        memory_until_s=0.0, done=folder / "done", trace=folder / "trace.jsonl",
         mean_time_to_failure_s=1e6, train=train,
     )  # fmt: skip
     return Learner(config, ranks, device, replace(parts, data=data)), data

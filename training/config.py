@@ -29,8 +29,7 @@ class Config:
 
     `by_size` names the all-reduce of a vector by its bytes, for `train.sync.all_reduce: auto`; () for the torus.
     `token` is the secret of the attempt. A process that knows it can pose as a rank, so no message shows it.
-    `done` is the file that rank 0 writes when the training is complete. `stretch` holds the epochs at which the part of
-    these ranks begins and ends, if others train the rest; None if they train to the end. `mean_time_to_failure_s` is
+    `done` is the file that rank 0 writes when the training is complete. `mean_time_to_failure_s` is
     that of all ranks together. `memory` is the folder for copies of the state in the memory of each node, which may be
     removed after `memory_until_s` (of time.time()): then the job is over.
     """
@@ -50,7 +49,6 @@ class Config:
     metrics: Path
     trace: Path
     done: Path
-    stretch: tuple[float, float] | None
     mean_time_to_failure_s: Annotated[float, Limits(above=0)]
     train: Train
 
@@ -87,7 +85,7 @@ def _check(config: Config, world: int) -> None:
     firsts = [span.from_bytes for span in config.by_size]
     if firsts and (firsts[0] or firsts != sorted(set(firsts))):
         raise ConfigError(f"by_size must begin at 0 bytes and ascend, not {firsts}")
-    for key, message, _ in fits.misfits(config.train, world, config.stretch):
+    for key, message, _ in fits.misfits(config.train, world):
         raise ConfigError(f"{key} {message}")
 
 

@@ -11,7 +11,7 @@ from torusrun.training.learner_saver import LearnerSaver, check_parts
 from torusrun.training.meeting import rendezvous
 from torusrun.training.parts import build_parts, check_alike, settle
 from torusrun.training.reporting import start
-from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_OTHER_NODES, EXIT_STOPPED, StopRequest
+from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_STOPPED, StopRequest
 from torusrun.training.reporting.reporter import Meter, Reporter, record_done
 
 
@@ -62,17 +62,13 @@ def _train(
             stopping = learner.step(stop.requested)
         reporter.timed(meter.last_s)
         finished, before, steps = learner.finished, learner.before.steps, learner.progress.steps
-        handed_over = not finished and config.stretch is not None and learner.epochs >= config.stretch[1]
         if _passed(train.log_every_steps, before, steps):
             reporter.step(meter)
-        if stopping or finished or handed_over:
+        if stopping or finished:
             if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
         else:
             saver.after_step()
-        if handed_over:
-            reporter.stop("the next phase needs another number of nodes")
-            return EXIT_OTHER_NODES
         if stopping and not finished:
             reporter.stop("SIGTERM")
             return EXIT_STOPPED

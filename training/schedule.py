@@ -130,7 +130,6 @@ class Phase:
     batch: int
     view: View
     weight_decay: float
-    nodes: int | None
     collapse: bool
 
     def rate(self, epoch: float) -> float | None:
@@ -249,7 +248,7 @@ def _phase(train: Train, train_samples: int, keys: PhaseKeys, before: Phase | No
         batch=_first_of(keys.batch, before.batch if before else train.batch),
         view=View(*(_first_of(getattr(keys, name, None), value) for name, value in view._asdict().items())),
         weight_decay=_first_of(keys.weight_decay, before.weight_decay if before else train.optimizer.weight_decay),
-        nodes=_first_of(keys.nodes, before.nodes if before else None), collapse=keys.collapse,
+        collapse=keys.collapse,
     )  # fmt: skip
 
 

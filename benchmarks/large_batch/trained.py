@@ -38,7 +38,7 @@ def accuracy(train: Train, device: torch.device) -> float:
 def _accuracy(train: Train, device: torch.device, folder: Path) -> float:
     paths: dict[str, Any] = {name: folder / name for name in PATHS}
     config = Config(
-        schema=SCHEMA, run="large", attempt=1, grid=(1,), by_size=(), interface="lo", stretch=None,
+        schema=SCHEMA, run="large", attempt=1, grid=(1,), by_size=(), interface="lo",
         rendezvous_timeout_s=60.0, mean_time_to_failure_s=1e6, memory_until_s=0.0, token="0" * 64, train=train, **paths,
     )  # fmt: skip
     parts = build_parts(train, device)

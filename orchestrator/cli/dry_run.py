@@ -26,7 +26,6 @@ from torusrun.orchestrator.run.folder import run_folder
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan import attempt_plan
 from torusrun.orchestrator.run.plan.job_request import without_bad_nodes
-from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan import notes as plan_notes
 from torusrun.orchestrator.run.plan.role_plans import of_images
@@ -126,11 +125,9 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
 
 
 def _choices(plan: Plan) -> Iterator[str]:
-    """What was chosen for the run, in words: its grid, and the attempts of its phases."""
+    """What was chosen for the run, in words: its grid."""
     if plan.chosen:
         yield f"grid {plan.grid} is {plan.chosen.reason}"
-    if parts := stretches(plan.run):
-        yield f"attempts have {in_words(parts)}; the job of each submits the next one; this is the first"
 
 
 def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:

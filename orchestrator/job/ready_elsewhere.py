@@ -60,7 +60,7 @@ def _over(run: RunFolder) -> End | None:
     if not numbers:
         return ended(How.DROPPED, awaited=run.run_id, state="gone")
     end = End.read(run.attempt(numbers[-1]).end)
-    state: State | None = end.state if end and not (end.followed_by or end.kept_going) else None
+    state: State | None = end.state if end and not end.kept_going else None
     noted = None if end else ledger.last(ledger.events(run.ledger), Ended, numbers[-1])
     state = noted.state if noted else state
     return ended(How.DROPPED, awaited=run.run_id, state=state.value) if state else None

@@ -53,7 +53,6 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.orchestrator.run.plan.roles import with_services
 from torusrun.orchestrator.run.state import depends
-from torusrun.orchestrator.run.state.decide import History, Policy, Resume, decide
 from torusrun.orchestrator.schedulers import interface
 from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.reporting.output import never_fail
@@ -158,11 +157,6 @@ class Supervisor:
         evidence = self._evidence(running, code)
         # After the evidence: the ranks may have been asked to stop, and have ended, before the supervisor was asked.
         stop = running.stop or self.requests.told or self.requests.cancelled()
-        if self._is_followed(evidence, stop):
-            # Half of a start's time: all code for submitting.
-            from torusrun.orchestrator.run.attempts.successor import hand_over
-
-            return hand_over(self.folder, self.attempt.number, self.plan)
         end = verdict(evidence, stop)
         return end if self.scheduler.traits.one_machine else self.daemon.blamed(end, self.here)
 
@@ -174,12 +168,6 @@ class Supervisor:
             parent_death=signal.SIGTERM,
             environment=environment(self.plan, self.attempt, starter, os.environ),
         )
-
-    def _is_followed(self, evidence: Evidence, stop: End | None) -> bool:
-        """Whether another attempt follows, with another number of nodes."""
-        stopped, other_nodes = stop.cause if stop else None, evidence.wants_other_nodes
-        history = History(self.attempt.number, State.RUNNING, stopped=stopped, other_nodes=other_nodes)
-        return isinstance(decide(history, Policy.JOB), Resume)
 
     def _evidence(self, running: Running, code: int | None) -> Evidence:
         ranks = running.ranks

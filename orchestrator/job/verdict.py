@@ -59,14 +59,6 @@ class Evidence:
         return all(rank in self.ends and self.ends[rank].good for rank in ranks)
 
     @property
-    def wants_other_nodes(self) -> bool:
-        """Whether the training ended after a checkpoint so that the next attempt has another number of nodes.
-
-        One rank that reports it is enough: all agreed on it, and a launcher may end the others once the first ends.
-        """
-        return any(end.meaning is Meaning.OTHER_NODES for end in self.ends.values())
-
-    @property
     def silent(self) -> list[int]:
         """The ranks that left no record of an end and were not asked to stop."""
         return [n for n in range(len(self.placement.slots)) if n not in self.ends and n not in self.told]

@@ -68,8 +68,13 @@ def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
     return items[-1] is ... and item in (int, float)
 
 
+GONE = {"PhaseKeys.nodes": "`torusrun resume RUN --nodes N` continues a run on other nodes"}
+
+
 def near_key(key: str, cls: type[Any]) -> str:
     """'; did you mean X?' for a key that `cls` does not have; X may be a key of one of its sections."""
+    if instead := GONE.get(f"{cls.__name__}.{key}"):
+        return f": {instead}"
     if meant := [field for field in dataclasses.fields(cls) if key in field.metadata.get("mistaken", ())]:
         return f"; write {key_of(meant[0])!r} ({described(meant[0])})"
     sections = _sections(cls)  # type: ignore[arg-type]

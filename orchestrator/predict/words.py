@@ -15,7 +15,6 @@ from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, Saving, c
 from torusrun.orchestrator.forecast.forecast import Forecast
 from torusrun.orchestrator.forecast.interval import largest
 from torusrun.orchestrator.place.placement.grid import Grid
-from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.training.counted import counted
 
@@ -66,16 +65,12 @@ class Predicted:
         return json.dumps({"schema": SCHEMA, **self.record}, indent=1) if as_json else "\n".join(self.lines)
 
 
-def run(f: Forecast, attempts: Sequence[tuple[Stretch, float]] = ()) -> Predicted:
-    """A forecast; `attempts` are those of a run whose phases need different numbers of nodes, with their seconds."""
-    parts = [
-        {"nodes": stretch.nodes, "begins": stretch.begins, "ends": stretch.ends, "total_s": total_s}
-        for stretch, total_s in attempts
-    ]
-    rows = {**_rows(f), **_attempts(attempts)}
+def run(f: Forecast) -> Predicted:
+    """A forecast."""
+    rows = _rows(f)
     width = max(13, *map(len, rows)) + 1  # the name of an accuracy may be long
     lines = [*(f"{name:{width}}{text}" for name, text in rows.items()), *(f"assumed: {line}" for line in f.assumptions)]
-    return Predicted({**f.as_json(), **({"parts": parts} if parts else {})}, lines)
+    return Predicted(f.as_json(), lines)
 
 
 def _rows(f: Forecast) -> dict[str, str]:
@@ -142,17 +137,6 @@ def _doubts(f: Forecast) -> str:
     return f"90 % intervals, {wide} {largest(f.doubts).why}"
 
 
-def _attempts(attempts: Sequence[tuple[Stretch, float]]) -> dict[str, str]:
-    if not attempts:
-        return {}
-    rows = {
-        f"attempt {number}": f"{duration(total_s)}: epochs {part.begins:g} to {part.ends:g} on {part.on_nodes}"
-        for number, (part, total_s) in enumerate(attempts, 1)
-    }
-    together = duration(sum(total_s for _, total_s in attempts))
-    return {**rows, "together": f"{together}; the lines above are for all epochs on the nodes of attempt 1"}
-
-
 COLUMNS: tuple[Column[Forecast], ...] = (
     Column("ranks", lambda row: row.ranks, thousands, key="ranks"),
     Column("grid", lambda row: row.grid, lambda dims: str(Grid(dims)), key="grid", right=True),
@@ -172,14 +156,14 @@ def compared(forecasts: Sequence[Forecast]) -> Predicted:
     return Predicted({"forecasts": table.as_json()}, table.lines())
 
 
-def attempts_needed(plan: Plan, total_s: float) -> int | None:
-    """The attempts by the time limit of the plan; None if its phases want other nodes, which makes attempts, too."""
-    return None if stretches(plan.run) else attempts_for(total_s, plan.run.time_s, plan.stop_before_s)
+def attempts_needed(plan: Plan, total_s: float) -> int:
+    """The attempts by the time limit of the plan."""
+    return attempts_for(total_s, plan.run.time_s, plan.stop_before_s)
 
 
 def cost_line(plan: Plan, total_s: float) -> str:
     """'4.6 node-hours' of all roles for so many seconds, and the attempts if one is not enough."""
-    needed, node_hours = attempts_needed(plan, total_s) or 1, plan.asked_nodes * total_s / 3600
+    needed, node_hours = attempts_needed(plan, total_s), plan.asked_nodes * total_s / 3600
     hours = f"{node_hours:.4g} node-hours"
     if plan.site.points_per_node_hour is not None:
         hours += f", {node_hours * plan.site.points_per_node_hour:.4g} points"

@@ -48,7 +48,7 @@ def ended(run: RunFolder, number: int, end: End, *, wait: bool) -> None:
     """Send the notices of an end that is certain."""
     if end.certain:
         plan = shown_plan.find(run, [number])[0]
-        moments = ["end"] if end.kept_going or end.followed_by else ["end", "over"]
+        moments = ["end"] if end.kept_going else ["end", "over"]
         from_job(run, number, plan.notices if plan else (), moments, wait=wait)
 
 

@@ -35,7 +35,7 @@ def attempt(folder: Path, number: int, train: Train) -> list[dict[str, Any]]:
     }  # fmt: skip
     config = {
         "schema": SCHEMA, "run": "gpu", "attempt": number, "grid": [1, 1], "by_size": [], "interface": "lo",
-        "token": "ab" * 32, "rendezvous_timeout_s": 60.0, "memory_until_s": 4e9, "stretch": None,
+        "token": "ab" * 32, "rendezvous_timeout_s": 60.0, "memory_until_s": 4e9,
         "mean_time_to_failure_s": 1e6, "train": asdict(train), **{name: str(path) for name, path in paths.items()},
     }  # fmt: skip
     (own / "config.json").write_text(json.dumps(config))

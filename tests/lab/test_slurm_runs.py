@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import LONG, WAITS, ledger, metrics, until, wait_for_step
+from tests.e2e.places import LONG, WAITS, ledger, until, wait_for_step
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.place.hosts.hostlist import expand, fold
@@ -74,24 +74,6 @@ def test_the_job_chooses_the_grid_for_its_hosts_and_a_resumed_run_keeps_it(place
     assert "on these 4 hosts" in first["grid_reason"] and "auto: as in attempt 1" in second["grid_reason"]
     logs = (run / "attempts/2/logs/rank-0007.log").read_text()
     assert logs == f"grid {'x'.join(map(str, second['grid']))}\n"
-
-
-def test_the_job_of_an_attempt_submits_the_next_one_with_the_nodes_of_the_next_phase(place: Slurm) -> None:
-    phases = "[{until: 2, nodes: 1}, {until: 3, batch: 64, nodes: 2}]"
-    train = f"{{epochs: 3, batch: 32, log_every_steps: 1, phases: {phases}}}"
-    place.put("phases.yaml", f"name: phases\nsite: site.yaml\nnodes: 1\ntime: 10m\ntrain: {train}\n")
-    said = place.torusrun("submit", "phases.yaml", "--wait")
-    run = Path(place.view(said.stdout.split()[0])["folder"])
-    assert said.returncode == 0, said.stdout + said.stderr + place.torusrun("logs", run.name, "--all").stdout
-    assert [len(started["hosts"]) for started in ledger(run, "started")] == [1, 2]
-    handed_over, completed = ledger(run, "ended")
-    assert (handed_over["state"], completed["state"]) == ("CANCELLED", "COMPLETED")
-    assert handed_over["reason"] == "phase 2 needs 2 nodes: attempt 2 continues"
-    first, second = metrics(run, "start")
-    assert (first["world"], second["world"], second["samples"]) == (2, 4, 90 * 32), "two epochs of 1,437 images"
-    seen = [row["samples"] for row in metrics(run, "step")]
-    assert seen == [*(32 * step for step in range(1, 91)), *(90 * 32 + 64 * step for step in range(1, 24))]
-    assert [row["epoch"] for row in metrics(run, "eval")][-2:] == [2.0, 3.0], "also where the first attempt ended"
 
 
 def test_slurm_gives_the_hosts_of_each_switch(place: Slurm) -> None:

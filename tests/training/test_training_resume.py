@@ -15,9 +15,10 @@ from training_runs import TINY, TINY_STEPS, assert_same_state, config, finish, l
 
 from tests.waiting import until
 from torusrun.training.recipe.train import SyncKeys
-from torusrun.training.reporting.exits import EXIT_CUT_OFF, EXIT_OTHER_NODES
+from torusrun.training.reporting.exits import EXIT_CUT_OFF, EXIT_STOPPED
 
 GRID = (2, 2)
+EPOCH_STEPS = 23
 CHECKPOINT_STEPS = TINY["checkpoint_every_steps"]
 KEPT = ["step-00000035", "step-00000042", "step-00000045"]
 
@@ -152,16 +153,19 @@ def test_a_finished_run_only_evaluates(tmp_path: Path) -> None:
 
 
 def test_an_attempt_evaluates_what_was_due_when_the_one_before_ended(undisturbed: Path, tmp_path: Path) -> None:
-    """Here an attempt ends at the very step that ends an epoch, for the next phase wants other nodes."""
-    keys = {**TINY, "mlperf_log": True}
-    with launched({**config(tmp_path, GRID, **keys), "stretch": [0.0, 1.0]}) as first:
-        assert set(first.codes()) == {EXIT_OTHER_NODES}, first.stderr_text
-    second = finish(config(tmp_path, GRID, attempt=2, **keys))
+    """Here an attempt is stopped at the very step that ends an epoch."""
+    with launched(config(tmp_path, GRID, **TINY), hold=[EPOCH_STEPS - 1]) as first:
+        first.wait_until_held(EPOCH_STEPS - 1)
+        first.ranks[0].send_signal(signal.SIGTERM)
+        first.release(EPOCH_STEPS - 1)
+        assert set(first.codes()) == {EXIT_STOPPED}, first.stderr_text
+    assert first.events("stop")[0]["step"] == EPOCH_STEPS
+    second = finish(config(tmp_path, GRID, attempt=2, **TINY))
     assert first.events("eval") == [], "the attempt that goes on evaluates"
     assert [event["epoch"] for event in second.events("eval")] == [1.0, 2.0], "the evaluation of epoch 1 is missing"
     expected = [event["accuracy"] for event in read_lines(undisturbed / "metrics.jsonl") if event["event"] == "eval"]
     assert [event["accuracy"] for event in second.events("eval")] == expected, "another model was evaluated"
-    assert_same_state(tmp_path, undisturbed, TINY_STEPS, "handed over at the end of an epoch")
+    assert_same_state(tmp_path, undisturbed, TINY_STEPS, "stopped at the end of an epoch")
 
 
 def done_of(folder: Path, attempt: int) -> Any:

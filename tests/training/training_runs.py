@@ -38,7 +38,7 @@ def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **tra
         "checkpoints": str(folder / "checkpoints"), "memory": str(folder / "memory"), "memory_until_s": 4e9,
         "metrics": str(folder / "metrics.jsonl"),
         "trace": str(folder / f"attempts/{attempt}/trace.jsonl"),
-        "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"), "stretch": None,
+        "token": TOKEN, "done": str(folder / f"attempts/{attempt}/done.json"),
         "mean_time_to_failure_s": 1e6,
         "train": asdict(replace(TRAIN, **train)),
     }  # fmt: skip

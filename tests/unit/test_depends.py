@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run_folders import make, write_specs
-from tests.unit.test_stretches import Cluster
+from tests.unit.slurm_programs import SlurmPrograms
 from torusrun.orchestrator.base.states import State, Status
 from torusrun.orchestrator.cli.main import main
-from torusrun.orchestrator.run.attempts import cancel
-from torusrun.orchestrator.run.attempts.successor import hand_over
+from torusrun.orchestrator.run.attempts import cancel, submit
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.events import Ended, Event, Refused, Started, Submitted, Submitting
+from torusrun.orchestrator.run.folder.events import Changes, Ended, Event, Refused, Started, Submitted, Submitting
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
+from torusrun.orchestrator.run.plan.attempt_plan import derive
 from torusrun.orchestrator.run.state import attempts
 from torusrun.orchestrator.run.state.depends import held_forever
 from torusrun.orchestrator.run.state.poll import views
@@ -97,27 +97,30 @@ def test_the_ledger_says_which_attempt_is_the_newest_and_which_one_works(
 def test_an_attempt_whose_job_recorded_its_end_works_no_more(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.attempt(1).folder.mkdir(parents=True)
-    End(State.CANCELLED, "phase 2 needs 2 nodes", followed_by=2).write(run.attempt(1).end)
+    End(State.OOM, "no memory").write(run.attempt(1).end)
     assert attempts.working(run, [*FIRST, *BY_JOB], 2) == 2
 
 
 @pytest.fixture
-def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    return Cluster(home, monkeypatch)
+def cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmPrograms:
+    return SlurmPrograms(home, monkeypatch, "nodes: 1\ntrain: {batch: 48}", "{ranks: 2}")
 
 
 @pytest.fixture
-def queued(cluster: Cluster) -> RunFolder:
+def queued(cluster: SlurmPrograms) -> RunFolder:
     """A run whose first attempt is at work, and has queued the second one."""
     (cluster.home / "site.yaml").write_text((cluster.home / "site.yaml").read_text() + "kill_after: 1s\n")
-    run = cluster.run()
-    hand_over(run, 1, plan_files.read_attempt(run, 1).plan)
+    assert main(["submit", str(cluster.home / "run.yaml")]) == 0
+    (folder,) = (cluster.home / "runs").iterdir()
+    run = RunFolder(folder)
+    ledger.append(run.ledger, Started(1, "1", ("n1",), (2, 1)))
+    submit.later(derive(plan_files.read_first(run, 1), [], 2, Changes()), run, None, follows=1)
     cluster.program("squeue", "echo '1|RUNNING||n1'; echo '2|PENDING|Priority|'")
     return run
 
 
 def test_a_queued_attempt_makes_no_running_run_pending_unless_its_job_is_gone(
-    queued: RunFolder, cluster: Cluster
+    queued: RunFolder, cluster: SlurmPrograms
 ) -> None:
     (view,) = views([queued], fresh=True)
     assert (view.state, view.attempt, view.job, view.hosts) == (State.RUNNING, 1, "1", ("n1",))
@@ -128,7 +131,9 @@ def test_a_queued_attempt_makes_no_running_run_pending_unless_its_job_is_gone(
     assert (view.state, view.attempt) == (State.PENDING, 2)
 
 
-def test_both_attempts_are_cancelled(queued: RunFolder, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_attempts_are_cancelled(
+    queued: RunFolder, cluster: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cancel, "NOTICED_S", -1.0)
     cluster.program("scancel", f'echo "$@" >> {cluster.home}/cancelled')
     assert main(["cancel", queued.run_id]) == 0
@@ -136,7 +141,7 @@ def test_both_attempts_are_cancelled(queued: RunFolder, cluster: Cluster, monkey
 
 
 def test_a_run_with_a_queued_attempt_is_resumed_by_force_alone_and_after_that_attempt(
-    queued: RunFolder, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    queued: RunFolder, cluster: SlurmPrograms, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["resume", queued.run_id]) == 2
     assert "is PENDING" in capsys.readouterr().err

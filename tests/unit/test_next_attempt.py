@@ -153,7 +153,7 @@ def test_an_error_that_repeats_soon_is_the_same_whatever_the_program_writes_at_i
     assert same_error([*events, *ends], 3) == same and not same_error([*events, *ends], 2)
 
 
-def test_a_submission_ends_at_the_attempt_that_a_client_or_a_hand_over_submitted() -> None:
+def test_a_submission_ends_at_the_attempt_that_a_client_or_a_job_submitted() -> None:
     events = [*attempts(None, None), Submitting(3, "x.3", follows=2, jobs=9)]
     events.append(Submitting(4, "x.3", follows=3, by="7_0"))
     assert first_of_submission(events, 4) == 3 and first_of_submission(events, 2) == 1

@@ -205,26 +205,6 @@ def test_a_user_who_forces_it_is_refused_only_what_is_done(state: State, known: 
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        ({"other_nodes": True}, Resume(2)),
-        ({"other_nodes": True, "stopped": Cause.TIME_LIMIT}, Resume(2)),  # the limit ends the job, and not the run
-        ({"other_nodes": True, "stopped": Cause.STOPPED}, Stop("was asked to stop")),
-        ({"other_nodes": True, "stopped": Cause.UNKNOWN}, Stop("was asked to stop")),
-        ({"other_nodes": True, "cancelled": True}, Stop("is cancelled by its user", by_user=True)),
-        ({"other_nodes": True, "newest": 1}, Resume(2)),
-        ({"other_nodes": True, "newest": 3}, Resume(3)),  # its user resumed it meanwhile
-        ({"newest": 2, "cancelled": True}, Stop("is cancelled by its user", by_user=True)),
-        ({"other_nodes": False}, Stop("by the newest checkpoint, no other number of nodes is wanted")),
-    ],
-)
-def test_a_job_is_followed_by_one_with_other_nodes_unless_somebody_stopped_it(
-    known: dict[str, Any], step: Resume | Stop
-) -> None:
-    assert decide(History(1, State.RUNNING, **known), Policy.JOB) == step
-
-
-@pytest.mark.parametrize(
-    ("known", "step"),
-    [
         ({"begun": False}, Resume(4)),  # it was submitted with this job
         ({}, Resume(5)),
         ({"hopeless": IN_VAIN}, IN_VAIN),
@@ -249,9 +229,9 @@ def test_an_exit_code_that_forbids_another_attempt_ends_a_run_that_keeps_going()
 
 
 HISTORIES = st.builds(
-    History, st.integers(1, 9), st.sampled_from(State), newest=st.integers(0, 9), begun=st.booleans(),
+    History, st.integers(1, 9), st.sampled_from(State), begun=st.booleans(),
     at_work=st.none() | st.booleans(), again=st.booleans(), cancelled=st.booleans(), held=st.booleans(),
-    stopped=st.none() | st.sampled_from(Cause), other_nodes=st.booleans(), other_job=st.booleans(),
+    stopped=st.none() | st.sampled_from(Cause), other_job=st.booleans(),
     hopeless=st.sampled_from([None, IN_VAIN]),
 )  # fmt: skip
 
@@ -263,7 +243,7 @@ def test_whatever_is_known_no_two_attempts_work_at_once_unless_a_user_forces_it(
     step = decide(history, policy)
     if isinstance(step, Resume) and policy is Policy.USER:
         assert not history.at_work
-    if isinstance(step, Resume) and policy in (Policy.JOB, Policy.KEEP_GOING):
+    if isinstance(step, Resume) and policy is Policy.KEEP_GOING:
         assert not history.cancelled
 
 

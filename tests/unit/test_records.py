@@ -75,7 +75,7 @@ def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
     [
         {"state": "FINE"}, {"state": "RUNNING"}, {"state": "UNKNOWN"}, {"state": None}, {"state": ["COMPLETED"]},
         {"certain": "true"}, {"certain": 1}, {"certain": None}, {"reason": None}, {"reason": 5}, {"cause": 3},
-        {"ranks": 4}, {"hosts": [5]}, {"followed_by": "2"},
+        {"ranks": 4}, {"hosts": [5]},
     ],
 )  # fmt: skip
 def test_an_end_is_whole_or_damaged(changes: dict[str, Any], tmp_path: Path) -> None:

@@ -371,12 +371,3 @@ def test_the_last_stack_in_a_log_is_read() -> None:
     ]  # fmt: skip
     assert stack(log) == ["/x/training/collectives/torus.py:61 _wait", "/x/training/loop.py:50 _train"]
     assert stack(["no stack"]) == []
-
-
-def test_ranks_that_want_other_nodes_are_no_failure() -> None:
-    ends = {rank: end(rank, 76) for rank in ALL}
-    assert Evidence(PLACED, ends).wants_other_nodes and not any(end.failed for end in ends.values())
-    ended_by_srun = {0: end(0, 76), 1: end(1, signal=15, told=True)}
-    assert Evidence(PLACED, ended_by_srun, told=(2, 3)).wants_other_nodes
-    assert not any(end.failed for end in ended_by_srun.values())
-    assert not Evidence(PLACED, {rank: end(rank, 75) for rank in ALL}).wants_other_nodes

@@ -243,16 +243,14 @@ class NodeState:
         with suppress(Exception):  # nothing of it is known yet
             assert state
             progress = Progress(**state["progress"])
-            if self._belongs(state, progress):
+            if self._belongs(state):
                 return [progress.steps, progress.samples, int(checksum(tensors_of(state)))]
         return [0, 0, 0]
 
-    def _belongs(self, state: dict[str, Any], progress: Progress) -> bool:
-        """Whether the state has this model and data, and is within the part of the training that these ranks do."""
-        own, stretch = self._learner.state(), self._config.stretch
-        epochs = progress.epochs(self._learner.data.train_samples)
-        same_model = _layouts(own["model"]) == _layouts(state["model"])
-        return same_model and own["data"] == state["data"] and (not stretch or stretch[0] <= epochs < stretch[1])
+    def _belongs(self, state: dict[str, Any]) -> bool:
+        """Whether the state has this model and data."""
+        own = self._learner.state()
+        return _layouts(own["model"]) == _layouts(state["model"]) and own["data"] == state["data"]
 
     def _begin(self, held: str | None, wrong: str) -> None:
         """Begin to copy; the slot `held` has the state from which this attempt continues."""

@@ -29,13 +29,10 @@ class Misfit(NamedTuple):
     advice: str
 
 
-def misfits(train: Train, ranks: int, stretch: tuple[float, float] | None = None) -> Iterator[Misfit]:
-    """Every key that cannot be combined with another, or with `ranks` ranks.
-
-    `stretch` holds the epochs that these ranks train; None if they train all.
-    """
+def misfits(train: Train, ranks: int) -> Iterator[Misfit]:
+    """Every key that cannot be combined with another, or with `ranks` ranks."""
     if train.phases:
-        yield from _phases(train, ranks, stretch)
+        yield from _phases(train, ranks)
     else:
         yield from _batch("train.batch", train, train.batch, ranks)
     yield from _ranges("train.data", train.data)
@@ -83,11 +80,10 @@ def _momentum(optimizer: OptimizerKeys) -> Iterator[Misfit]:
         yield Misfit("train.optimizer.momentum_correction", why, f"write '{where}', or leave it out")
 
 
-def _phases(train: Train, ranks: int, stretch: tuple[float, float] | None) -> Iterator[Misfit]:
+def _phases(train: Train, ranks: int) -> Iterator[Misfit]:
     yield from _ends(train)
     yield from _rates(train)
-    if stretch or all(phase.nodes is None for phase in train.phases):
-        yield from dict.fromkeys(_batches(train, ranks, *(stretch or (0.0, train.epochs))))
+    yield from dict.fromkeys(_batches(train, ranks))
     for number, phase in enumerate(train.phases):
         yield from _ranges(f"train.phases[{number}]", phase)
 
@@ -126,14 +122,12 @@ def _rates(train: Train) -> Iterator[Misfit]:
             yield Misfit(_key(number, key), "is for a rate that changes", "write 'lr: [from, to]', or leave it out")
 
 
-def _batches(train: Train, ranks: int, begins: float, ends: float) -> Iterator[Misfit]:
-    key, batch, start = "train.batch", train.batch, 0.0
+def _batches(train: Train, ranks: int) -> Iterator[Misfit]:
+    key, batch = "train.batch", train.batch
     for number, phase in enumerate(train.phases):
         if phase.batch is not None:
             key, batch = _key(number, "batch"), phase.batch
-        if start < ends and phase.until > begins:
-            yield from _batch(key, train, batch, ranks)
-        start = phase.until
+        yield from _batch(key, train, batch, ranks)
 
 
 def _key(number: int, name: str) -> str:

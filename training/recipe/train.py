@@ -39,9 +39,6 @@ class PhaseKeys:
     area: tuple[Share, Share] | None = key(None, "least and largest share of an image that a random crop takes")
     augment: bool | None = key(None, "whether training images are changed at random")
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, "L2")
-    nodes: Annotated[int, Limits(at_least=1, at_most=100_000)] | None = key(
-        None, "nodes of the attempt that trains this phase"
-    )
     collapse: bool = key(
         False,
         "a branch: at its end its weights join the ensemble, and the state is that of its start again",

@@ -12,7 +12,6 @@ EXIT_BAD_CONFIG = 2
 EXIT_CUT_OFF = 69  # EX_UNAVAILABLE: the connection to another rank broke; that rank knows why, or is gone
 EXIT_NO_CHECKPOINT = 74  # EX_IOERR: the last checkpoint, or the file that records the end, could not be written
 EXIT_STOPPED = 75  # EX_TEMPFAIL: stopped on SIGTERM with a checkpoint to resume from
-EXIT_OTHER_NODES = 76  # the next phase needs another number of nodes; there is a checkpoint to resume from
 
 
 class TrainingError(RuntimeError):

@@ -158,10 +158,9 @@ def _later(planned: Plan) -> str:
 
 
 def _words(planned: Plan) -> str:
-    from torusrun.orchestrator.run.plan.phase_groups import in_words, stretches
     from torusrun.orchestrator.run.plan.plan import notes
 
-    run, site, grid, parts = planned.run, planned.site, planned.grid, stretches(planned.run)
+    run, site, grid = planned.run, planned.site, planned.grid
     words = site.request.words()
     why = textwrap.wrap(planned.chosen.reason, WIDTH) if planned.chosen else []
     rows = {
@@ -169,7 +168,6 @@ def _words(planned: Plan) -> str:
         "site": f"{run.site} ({site.scheduler}, ranks started by {site.launcher})",
         "nodes": _nodes(planned),
         **({"request": ", ".join(f"{key} {text}" for key, text in words.items())} if words else {}),
-        **({"attempts": f"{in_words(parts)}; the job of each submits the next"} if parts else {}),
         "grid": f"\n{'':12}".join([f"{grid}: {grid.words}", *why]),
         "time limit": f"{run.time_s:g} s, with a checkpoint {planned.stop_before_s:g} s before it",
         **({"keeps going": _keeps_going(planned)} if planned.keeps_going else {}),
@@ -247,9 +245,8 @@ def _training(planned: Plan) -> dict[str, str]:
     from torusrun.orchestrator.run.plan import all_reduces
 
     train = planned.run.train
-    nodes, per_node = planned.run.nodes, planned.ranks_per_node
-    batches = dict.fromkeys((phase.batch, (phase.nodes or nodes) * per_node) for phase in phases_of(train, 1))
-    batch = ", then ".join(f"{batch} ({batch // ranks} per rank)" for batch, ranks in batches)
+    batches = dict.fromkeys(phase.batch for phase in phases_of(train, 1))
+    batch = ", then ".join(f"{batch} ({batch // planned.ranks} per rank)" for batch in batches)
     rate = "by phases" if train.phases and train.phases[0].lr else f"{train.optimizer.lr:g}"
     what = f"{train.model.name} on {train.data.name}, {counted(train.epochs, 'epoch')}"
     reduced = f"\n{'':12}".join(textwrap.wrap(all_reduces.words(planned), WIDTH))

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.predict.words import run
-    from torusrun.orchestrator.run.plan.forecast import forecast_of, forecasts_of_stretches, named_hosts
+    from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
     from torusrun.orchestrator.run.plan.plan import plan
 
     with busy("computing"):
@@ -56,9 +56,7 @@ def run(args: argparse.Namespace) -> int:
             print(_compared(args, planned).text(as_json=args.json))
             return DONE
         hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
-        other = _otherwise(args)
-        attempts = forecasts_of_stretches(planned, other)
-        predicted = run(forecast_of(planned, hosts, other), attempts)
+        predicted = run(forecast_of(planned, hosts, _otherwise(args)))
     print(predicted.text(as_json=args.json))
     return DONE
 

@@ -135,7 +135,7 @@ def held_plan(plan: Plan, time_s: float | None, name: str | None, run_id: str = 
         raise UserError(f"--time must be longer than the site's stop_before ({plan.site.stop_before_s:g}s)")
     run_id = run_id or new_id(name)
     folder = plan.folder.with_name(run_id)
-    return replace(plan, run_id=run_id, run=run, folder=folder, chosen=None, stretch=None, recipe_changes=())
+    return replace(plan, run_id=run_id, run=run, folder=folder, chosen=None, recipe_changes=())
 
 
 def duration(name: str, text: str) -> float:

@@ -106,7 +106,7 @@ class _Newest:
         self.run, self.here = run, here
         self.number = newest_of(run)
         self.plan = plan_files.read_first(run, self.number)
-        checkpoint, self.epochs = continues_from(self.plan, run)
+        checkpoint = continues_from(self.plan, run)
         self.checkpoint = checkpoint.name if checkpoint else None
         self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
         self.content += judged_so_far(run)  # to judge another one is progress, too
@@ -152,7 +152,7 @@ class _Newest:
             begun=self.end is not None,
             again=self.end is None or self.end.again,
             cancelled=last(self.events, CancelRequested, self.number) is not None,
-            stopped=Cause.STOPPED if asked_to_stop and own and "wanted" not in own.evidence else None,
+            stopped=Cause.STOPPED if asked_to_stop else None,
             more=self._more,
             other_job=self.in_other_job,
             hopeless=hopeless(*self._attempts, self.plan.run.keep_going.without_progress),
@@ -202,7 +202,7 @@ class _Newest:
         history, number = plan_files.history(self.run, self.events), self.number + 1
         why = f"ended for lack of {wanted.what}, and the next attempt asks for {wanted}"
         try:
-            planned = derive(self.plan, history, number, changes_for(wanted), self.epochs)
+            planned = derive(self.plan, history, number, changes_for(wanted))
             submit.later(planned, self.run, self.checkpoint, follows=self.number)
         except NoAnswer as error:
             return Stop(f"{why}: {error}")
@@ -288,12 +288,12 @@ class _Newest:
         Raises UserError if the run fits on no number of nodes that is left.
         """
         history, number = plan_files.history(self.run, self.events), self.number + 1
-        full = derive(self.plan, history, number, Changes(), self.epochs)
-        if self.here.hosts >= full.plan.all_nodes or full.plan.stretch:
+        full = derive(self.plan, history, number, Changes())
+        if self.here.hosts >= full.plan.all_nodes:
             return full
         fewest = self.plan.run.keep_going.min_nodes or full.plan.run.nodes
         most = self.here.hosts - self.plan.service_nodes
         for nodes in range(most, fewest - 1, -1):
             with contextlib.suppress(UserError):  # the batch does not divide by these ranks, for example
-                return derive(self.plan, history, number, Changes(nodes=nodes, grid=()), self.epochs)
+                return derive(self.plan, history, number, Changes(nodes=nodes, grid=()))
         raise UserError(f"the run does not fit on any number of nodes from {fewest} to {most}")

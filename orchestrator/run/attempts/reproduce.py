@@ -46,7 +46,7 @@ def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     run_id = run_id or new_id(spec.name)
     folder = absolute(kept.site.runs) / run_id
     text = _text(run.spec)
-    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=text, stretch=None)
+    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=text)
 
 
 def reproduce(run: RunFolder, plan: Plan) -> RunFolder:

@@ -77,8 +77,8 @@ def next_attempt(
     if step.more:
         say(f"{run.run_id}: attempt {seen.attempt} ended for lack of {step.more.what}, the next asks for {step.more}")
     plan, history = plan_files.read_first(run, seen.attempt), plan_files.history(run, ledger.events(run.ledger))
-    checkpoint, epochs = continues_from(plan, run)
-    planned = derive(plan, history, step.attempt, changes_for(step.more).then(changes), epochs)
+    checkpoint = continues_from(plan, run)
+    planned = derive(plan, history, step.attempt, changes_for(step.more).then(changes))
     _same_image(run, planned.plan, new_image)
     return planned, checkpoint
 
@@ -104,7 +104,7 @@ def _more(run: RunFolder, number: int) -> More | None:
     with contextlib.suppress(SiteError):  # of a plan that cannot be read, which the decision need not know
         plan = plan_files.read_plan(run, number)
         if plan.run.keep_going.grow != Grow():
-            checkpoint, _ = continues_from(plan, run)
+            checkpoint = continues_from(plan, run)
             files = content(checkpoint.parent) if checkpoint and plan.run.command else ""
             newest = (checkpoint.name if checkpoint else None, files + judged_so_far(run))
             return more_after(ledger.events(run.ledger), plan, number, newest, {})

@@ -49,9 +49,6 @@ class How(Enum):
     RANKS_SIGNALLED = Cause.STOPPED, "the ranks received a request to stop from outside{at}"
     SUPERSEDED = Cause.STOPPED, "{why}{at}"
     LATER = Cause.STOPPED, "{rank}{at}; `torusrun resume` continues the run"
-    HANDED_OVER = Cause.STOPPED, "{wanted}: attempt {next} continues"
-    PERHAPS_HANDED_OVER = Cause.STOPPED, "{wanted}, and whether attempt {next} was submitted is not known: {why}"
-    NOT_HANDED_OVER = Cause.STOPPED, "{wanted}, and {host} could not submit the next attempt ({why}); {to_do}"
     KILLED_IN_HOLD = Cause.STOPPED, "it did not end in time and was killed"
     HOLD_ENDED = Cause.STOPPED, "the held allocation {allocation} ended before this attempt began"
     NOT_BEGUN_IN_HOLD = Cause.STOPPED, "{allocation} was given back before this attempt began: {why}"
@@ -154,7 +151,6 @@ def ended(
     step: int | None = None,
     certain: bool = True,
     again: bool = True,
-    followed_by: int | None = None,
     **evidence: object,
 ) -> End:
     """The end of an attempt whose ranks are in `placement`.
@@ -172,7 +168,7 @@ def ended(
     words = how.sentence.format_map(defaultdict(str, parts, rank=by.words if by else ""))
     kept = {name: str(value) for name, value in evidence.items()}
     return End(
-        how.cause.state, words, certain, again, followed_by, cause=how.cause,
+        how.cause.state, words, certain, again, cause=how.cause,
         hosts=tuple(hosts[:MOST_KEPT]), ranks=tuple(ranks[:MOST_KEPT]), step=step, evidence=kept,
     )  # fmt: skip
 

@@ -39,7 +39,6 @@ class Meaning(str, Enum):
 
     DONE = "done"
     LATER = "later"  # it stopped after a checkpoint, to continue in another attempt
-    OTHER_NODES = "other nodes"  # as LATER, and the next attempt must have another number of nodes
     NEVER = "never"  # it failed, and would fail again in every attempt
     CUT_OFF = "cut off"  # another rank was gone
     UNSAVED = "unsaved"  # its last files could not be written
@@ -51,7 +50,6 @@ class Meaning(str, Enum):
 
 ASKS = {
     Meaning.LATER: "to continue later",
-    Meaning.OTHER_NODES: "for another number of nodes",
     Meaning.NEVER: "not to be started again",
 }
 
@@ -88,7 +86,7 @@ class RankEnd:
     @property
     def stopped(self) -> bool:
         """Whether it ended by itself after a checkpoint, so that another attempt continues."""
-        return self.meaning in (Meaning.LATER, Meaning.OTHER_NODES)
+        return self.meaning is Meaning.LATER
 
     @property
     def failed(self) -> bool:
@@ -141,17 +139,16 @@ Final = Annotated[State, _Over]
 class End:
     """How an attempt ended. `certain` is False if a signal from outside ended it: the scheduler may know why.
 
-    `again` is False if the program reported that every other attempt would fail in the same way. `followed_by` is the
-    attempt that this one submitted before it ended. `kept_going` says that another attempt may follow without the user:
-    the ledger says whether it does. The cause concerns `hosts` and `ranks`. `step` is the last step,
-    `evidence` the facts that show the cause, and `reason` all of this in words (how_ended.py).
+    `again` is False if the program reported that every other attempt would fail in the same way. `kept_going` says
+    that another attempt may follow without the user: the ledger says whether it does. The cause concerns `hosts` and
+    `ranks`. `step` is the last step, `evidence` the facts that show the cause, and `reason` all of this in words
+    (how_ended.py).
     """
 
     state: Final
     reason: str
     certain: bool = True
     again: bool = True
-    followed_by: int | None = None
     kept_going: bool = False
     cause: Cause = Cause.UNKNOWN
     hosts: tuple[str, ...] = ()

@@ -19,7 +19,6 @@ from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import Changes, Event, Started, Submitting
 from torusrun.orchestrator.run.plan.fits import Misfit, misfits
-from torusrun.orchestrator.run.plan.phase_groups import on_fixed_nodes, stretch_at
 from torusrun.orchestrator.run.plan.plan import ChosenGrid, Plan
 
 MOST_EXCLUDED = 10_000
@@ -47,18 +46,18 @@ class AttemptPlan:
 
 def first(plan: Plan) -> AttemptPlan:
     """The plan of a run's first attempt."""
-    return AttemptPlan(1, _from_epoch(plan, 0.0))
+    return AttemptPlan(1, plan)
 
 
-def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, epochs: float = 0.0) -> AttemptPlan:
+def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes) -> AttemptPlan:
     """The plan of attempt `number` from the run's plan, the ledger's events and the user's changes for this attempt.
 
-    The attempt continues from a checkpoint after `epochs`, on the nodes that its phase wants, unless the user sets
-    them. Changes of earlier attempts also hold for later ones. Raises UserError with the option's name for a misfit.
+    Changes of earlier attempts also hold for later ones. Raises UserError with the option's name for a misfit.
     """
     total = changed_before(history, number).then(changes)
     run = replace(
-        plan.run if total.nodes is None else on_fixed_nodes(plan.run, total.nodes),
+        plan.run,
+        nodes=plan.run.nodes if total.nodes is None else total.nodes,
         time_s=plan.run.time_s if total.time_s is None else total.time_s,
         grid=plan.run.grid if total.grid is None else total.grid,
     )
@@ -66,19 +65,10 @@ def derive(plan: Plan, history: Sequence[Event], number: int, changes: Changes, 
     if total.memory_bytes is not None:
         asked = replace(site.request, memory_bytes=total.memory_bytes, memory_per_rank_bytes=None)
         site = replace(site, request=asked)
-    derived = AttemptPlan(number, _from_epoch(replace(plan, run=run, site=site), epochs), changes, total.exclude)
+    derived = AttemptPlan(number, replace(plan, run=run, site=site), changes, total.exclude)
     if changes != Changes():
         _check(derived)
     return derived
-
-
-def _from_epoch(plan: Plan, epochs: float) -> Plan:
-    """The plan on the nodes of the stretch that contains `epochs`."""
-    stretch = stretch_at(plan.run, epochs)
-    if stretch is None:
-        return replace(plan, stretch=None)
-    run = replace(plan.run, nodes=stretch.nodes)
-    return replace(plan, run=run, stretch=(stretch.begins, stretch.ends))
 
 
 def with_former_grid(planned: AttemptPlan, history: Sequence[Event]) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from torusrun.orchestrator import schedulers
@@ -18,7 +17,6 @@ from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
 from torusrun.orchestrator.run.plan import fits_command, fits_request, fits_roles, missing
-from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
 from torusrun.training.counted import counted
@@ -74,9 +72,7 @@ def _gpus(loaded: Loaded) -> Iterator[Misfit]:
 
 def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every key of the run that does not fit another key, or the site."""
-    found = stretches(run)
-    on_nodes = [_on_nodes(replace(run, nodes=stretch.nodes), site, stretch) for stretch in found]
-    yield from dict.fromkeys(misfit for each in on_nodes or [_on_nodes(run, site)] for misfit in each)
+    yield from _on_nodes(run, site)
     if not run.command:
         yield from _schedule(run.train)
         yield from (Misfit(key, message) for key, message in recipe.complaints(run.train))
@@ -166,19 +162,17 @@ def _keep_going(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if settings.min_nodes is not None and settings.min_nodes > run.nodes:
         wrong = f"'keep_going.min_nodes' ({settings.min_nodes}) must be at most 'nodes' ({run.nodes})"
         yield Misfit("keep_going.min_nodes", wrong)
-    if settings.min_nodes is not None and stretches(run):
-        yield Misfit("keep_going.min_nodes", "'keep_going.min_nodes': phases of this training set the number of nodes")
 
 
-def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Iterator[Misfit]:
-    """Every misfit with the number of nodes, and of ranks on them, of the run or of one stretch."""
-    key, why = _named(run, stretch), f", for {stretch.phases}" if stretch else ""
+def _on_nodes(run: RunSpec, site: Site) -> Iterator[Misfit]:
+    """Every misfit with the number of nodes, and of ranks on them."""
     ranks_per_node = run.ranks_per_node or site.node.ranks
     ranks = run.nodes * ranks_per_node
     if schedulers.get(site.scheduler).traits.one_machine and run.nodes != 1:
-        yield Misfit(key, f"'{key}' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
+        yield Misfit("nodes", "'nodes' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
     elif family(site.launcher).one_node and run.nodes != 1:
-        yield Misfit(key, f"'{key}' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun")
+        one = f"'nodes' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun"
+        yield Misfit("nodes", one)
     if program := fits_command.ranks_of_its_own(run, ranks_per_node):
         several = f"{ranks_per_node} of it on each node would collide"
         yield Misfit(
@@ -189,16 +183,14 @@ def _on_nodes(run: RunSpec, site: Site, stretch: Stretch | None = None) -> Itera
         most = (
             f"{counted(run.nodes, 'node')} of {counted(ranks_per_node, 'rank')} are {ranks}; the most is {MOST_RANKS}"
         )
-        yield Misfit(key, f"'{key}': {most}")
+        yield Misfit("nodes", f"'nodes': {most}")
         return
     try:
         asked(ranks, ranks_per_node, run.grid)
     except ValueError as error:
-        message = f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node}{why})"
-        yield Misfit("grid", message, "write 'grid: auto', which chooses one for each number of nodes" if why else "")
+        yield Misfit("grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})")
     if not run.command:
-        epochs = (stretch.begins, stretch.ends) if stretch else None
-        for wrong, message, advice in recipe.misfits(run.train, ranks, epochs):
+        for wrong, message, advice in recipe.misfits(run.train, ranks):
             yield Misfit(wrong, f"{wrong!r} {message}", advice)
 
 
@@ -209,13 +201,6 @@ def _schedule(train: Train) -> Iterator[Misfit]:
             named(train)
         except ConfigError as error:
             yield Misfit("train.schedule.options", str(error))
-
-
-def _named(run: RunSpec, stretch: Stretch | None) -> str:
-    """The key with the number of nodes of a stretch."""
-    if stretch is None or run.train.phases[stretch.first - 1].nodes is None:
-        return "nodes"
-    return f"train.phases[{stretch.first - 1}].nodes"
 
 
 def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:

@@ -23,7 +23,6 @@ from torusrun.orchestrator.run.folder.shown_plan import KeptForecast
 from torusrun.orchestrator.run.plan.all_reduces import spans_of
 from torusrun.orchestrator.run.plan.auto_grid import best_grids, placed
 from torusrun.orchestrator.run.plan.command_runs import NOTHING
-from torusrun.orchestrator.run.plan.phase_groups import Stretch, stretches
 from torusrun.orchestrator.run.plan.plan import ChosenGrid, Plan
 from torusrun.orchestrator.run.plan.rates import (
     Otherwise,
@@ -77,23 +76,6 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             ranks_per_core=_ranks_per_core(plan, other),
         )
     )
-
-
-def forecasts_of_stretches(plan: Plan, otherwise: Otherwise | None = None) -> list[tuple[Stretch, float]]:
-    """Every stretch of the run and its time in seconds, on the hosts that the site will probably allocate.
-
-    Raises UserError if no rate is known.
-    """
-    train, other, times = plan.run.train, otherwise or Otherwise(), []
-    course = Course(train, _trained(plan, other).images)
-    with_steps = [phase for phase, steps in course.steps_to_come() if steps]
-    for stretch in stretches(plan.run):
-        on_nodes = replace(plan, run=replace(plan.run, nodes=stretch.nodes), chosen=None)
-        whole = forecast_of(on_nodes, None, other)
-        both = zip(with_steps, whole.phases, strict=True)
-        steps_s = sum(part.steps * part.step_s for phase, part in both if stretch.begins < phase.until <= stretch.ends)
-        times.append((stretch, steps_s + whole.validation_s * (stretch.ends - stretch.begins) / train.epochs))
-    return times
 
 
 def _trained(plan: Plan, other: Otherwise) -> Workload:
@@ -207,23 +189,19 @@ def named_hosts(plan: Plan, names: Sequence[str]) -> ExpectedHosts:
 
 
 def forecast_at_submit(plan: Plan) -> KeptForecast | None:
-    """The forecast of a training on the hosts that the site will probably allocate; None if nothing is known.
-
-    A run whose phases want different numbers of nodes takes the sum of their times.
-    """
+    """The forecast of a training on the hosts that the site will probably allocate; None if nothing is known."""
     if plan.run.program != "train":
         return None
     try:
-        whole, parts = forecast_of(plan), forecasts_of_stretches(plan)
+        whole = forecast_of(plan)
     except TorusrunError:  # no rate is known, or the topology is not: the submission does not need it
         return None
-    total_s = sum(part_s for _, part_s in parts) or whole.total_s
     return KeptForecast(
-        total_s,
+        whole.total_s,
         whole.validation_s,
         whole.steps,
         whole.images_per_s,
         whole.grid,
         whole.assumptions,
-        bounds_s=() if parts else whole.intervals["total_s"],
+        bounds_s=whole.intervals["total_s"],
     )

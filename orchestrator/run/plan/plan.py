@@ -25,7 +25,6 @@ from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.place.placement.grid import Grid, asked
 from torusrun.orchestrator.run.plan import roles
 from torusrun.orchestrator.run.plan.fits import check
-from torusrun.orchestrator.run.plan.phase_groups import for_first_attempt
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.training.recipe.files import Change
 from torusrun.training.recipe.names import SCHEDULES
@@ -45,8 +44,7 @@ class ChosenGrid:
 class Plan:
     """The spec, site and grid that every verb uses. `chosen` is the chosen grid of `grid: auto`; None before.
 
-    `stretch` is (begin, end) of an attempt's training in epochs; None if it may train to the end. The spec contains the
-    values of the recipe that it names, and `recipe_changes` are the run's changes to them.
+    The spec contains the values of the recipe that it names, and `recipe_changes` are the run's changes to them.
     """
 
     run_id: str
@@ -56,7 +54,6 @@ class Plan:
     python: str
     spec_text: str = ""
     chosen: ChosenGrid | None = None
-    stretch: tuple[float, float] | None = None
     recipe_changes: tuple[Change, ...] = ()
     sources: tuple[str, ...] = ()  # the files of the run and its site; () for a kept plan
 
@@ -211,7 +208,6 @@ class Plan:
             "python": self.python,
             "grid": list(self._decided.dims) if self._decided else "auto",
             **({"grid_reason": self.chosen.reason} if self.chosen else {}),
-            **({"stretch": list(self.stretch)} if self.stretch else {}),
             **({"recipe": self.recipe} if self.recipe else {}),
             "ranks": self.ranks,
             "ranks_per_node": self.ranks_per_node,
@@ -236,7 +232,7 @@ def plan(
     """
     loaded, changes = _filled_in(_with_nodes(load(path, site=site, settings=settings)))
     check(loaded, later=later)
-    run = for_first_attempt(_beside(loaded.run, loaded.folder))
+    run = _beside(loaded.run, loaded.folder)
     if run.each:
         from torusrun.orchestrator.run.folder import index  # imported late: few runs judge another
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError
@@ -70,16 +68,6 @@ def history(run: RunFolder, events: Sequence[Event]) -> list[Event]:
     return [*lost, *events]
 
 
-def _stretch(kept: dict[str, Any]) -> tuple[float, float] | None:
-    """The stretch in a plan's object; None if it has none. Raises ValueError or TypeError if it is invalid."""
-    if "stretch" not in kept:
-        return None
-    begins, ends = map(float, kept["stretch"])
-    if not 0 <= begins < ends < math.inf:
-        raise ValueError("'stretch' is not a part of a training")
-    return begins, ends
-
-
 def _first(run: RunFolder, *paths: Path) -> Plan:
     wrong = []
     for path in paths:
@@ -100,7 +88,7 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         site = read_value(Site, kept["site"], f"{path} (site)")
         changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
         plan = Plan(
-            kept["run"], run, site, folder, kept["python"], stretch=_stretch(kept), recipe_changes=changes
+            kept["run"], run, site, folder, kept["python"], recipe_changes=changes
         )  # fmt: skip
         if not number:
             return AttemptPlan(0, plan)

@@ -92,13 +92,13 @@ def checkpoints(plan: Plan, run: RunFolder) -> Path:
     return Path(folder) if folder and os.path.isabs(folder) else run.checkpoints
 
 
-def continues_from(plan: Plan, run: RunFolder) -> tuple[Path | None, float]:
-    """The newest checkpoint, from which the next attempt continues; its epoch if it is of our training (else 0.0)."""
+def continues_from(plan: Plan, run: RunFolder) -> Path | None:
+    """The newest checkpoint, from which the next attempt continues."""
     if plan.run.command:
-        return newest(checkpoints(plan, run)), 0.0
+        return newest(checkpoints(plan, run))
     with busy(f"reading the newest checkpoint of {run.run_id}, whose checksums are compared"):
         found = newest_complete(run.checkpoints)
-    return (found.path, found.epoch) if found else (None, 0.0)
+    return found.path if found else None
 
 
 def _meanings(codes: ExitCodes) -> dict[str, Meaning]:

@@ -31,7 +31,6 @@ EXIT_CODES = {
     exits.EXIT_CUT_OFF: Meaning.CUT_OFF,
     exits.EXIT_NO_CHECKPOINT: Meaning.UNSAVED,
     exits.EXIT_STOPPED: Meaning.LATER,
-    exits.EXIT_OTHER_NODES: Meaning.OTHER_NODES,
 }
 
 
@@ -65,7 +64,6 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "rendezvous_timeout_s": STAGING_TIMEOUT_S if _stages(plan) else RENDEZVOUS_TIMEOUT_S,
         "token": secrets.token_hex(TOKEN_BYTES),
         "done": str(attempt.done),
-        "stretch": list(plan.stretch) if plan.stretch else None,
         "mean_time_to_failure_s": plan.mean_time_to_failure_s,
         "checkpoints": str(run.checkpoints),
         "memory": str(node_memory.of_run(plan.run_id, run.checkpoints)),

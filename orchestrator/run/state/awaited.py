@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator import schedulers
-from torusrun.orchestrator.base.errors import SiteError, UserError
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.training.recipe.near import did_you_mean
@@ -83,8 +83,6 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
         raise UserError(
             f"{seen.run} is {seen.state.value} ({seen.reason}): a run can only wait for a run that has yet to end"
         )
-    if goes_on := _goes_on(seen):
-        raise UserError(f"{seen.run} {goes_on}")
     events = ledger.events(RunFolder(Path(seen.folder)).ledger)
     if held := allocation.held_in(events, seen.attempt):
         raise UserError(f"{seen.run} runs in the held allocation {Path(held).name}: no job can wait for it")
@@ -94,19 +92,3 @@ def _awaited(seen: View, scheduler: str, any_end: bool) -> Awaited | None:
     array = schedulers.get(scheduler).awaitable(job)
     several = array != job or next_attempt.may_begin_another(events, seen.attempt)
     return Awaited(array, seen.folder, any_end, several)
-
-
-def _goes_on(seen: View) -> str:
-    """Why a run continues in a job that does not exist yet (its phases want other nodes); '' if it does not."""
-    from torusrun.orchestrator.run.plan.phase_groups import stretches
-    from torusrun.orchestrator.run.plan.plan_files import read_plan
-
-    try:
-        plan = read_plan(RunFolder(Path(seen.folder)), seen.attempt)
-    except SiteError:
-        return ""
-    parts = stretches(plan.run)
-    if not parts or not plan.stretch or plan.stretch[1] >= parts[-1].ends:
-        return ""
-    why = f"continues in other jobs, because its phases need {' then '.join(part.on_nodes for part in parts)}"
-    return f"{why}: wait for it once its last job is submitted, from epoch {parts[-1].begins:g} on"

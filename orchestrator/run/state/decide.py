@@ -63,14 +63,12 @@ class History:
     state: State
     reason: str = ""  # of this state
     job: str | None = None
-    newest: int = 0  # the newest attempt that was not refused
     begun: bool = True
     at_work: bool | None = False  # whether a process of its ranks lives; None if unknown
     again: bool = True  # False if the program forbids another attempt
     cancelled: bool = False  # by its user
     stopped: Cause | None = None  # why it was asked to stop
     held: bool = False  # whether the run holds an allocation
-    other_nodes: bool = False  # whether its next phase wants another number of nodes
     more: More | None = None  # what the next attempt asks for more of (`more`)
     other_job: bool = False  # whether another job works for the run now
     hopeless: Stop | None = None  # why another attempt would be in vain (next_attempt.py)
@@ -81,7 +79,6 @@ class Policy(Enum):
 
     USER = "the user asks for another attempt"
     FORCED = "the user does, and knows that nothing is at work any more"
-    JOB = "the job asks at the end of an attempt: it continues with another number of nodes"
     KEEP_GOING = "the job of a run that keeps going asks after an attempt, and before its first"
 
 
@@ -159,15 +156,6 @@ def _stopped(history: History) -> Step | None:
     return None if continues else Stop("was asked to stop")
 
 
-def _followed(history: History) -> Step | None:
-    return Resume(history.newest) if history.newest > history.attempt else None
-
-
-def _same_nodes(history: History) -> Step | None:
-    """Stop if the next attempt would use the same number of nodes."""
-    return None if history.other_nodes else Stop("by the newest checkpoint, no other number of nodes is wanted")
-
-
 def _not_yet(history: History, why: str) -> Wait:
     return Wait(f"{_stands(history)}: {why}")
 
@@ -179,6 +167,5 @@ def _stands(history: History) -> str:
 RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
     Policy.USER: (_held, _completed, _still_at_work, _forbidden, _another),
     Policy.FORCED: (_held, _completed, _another),
-    Policy.JOB: (_stopped, _cancelled, _followed, _same_nodes, _another),
     Policy.KEEP_GOING: (_not_mine, _done, _cancelled, _not_begun, _stopped, _forbidden, _grows, _hopeless, _another),
 }

@@ -32,7 +32,7 @@ def _ended(run: RunFolder) -> Settled | None:
     seen, numbers = settled.now(run), attempt_folders.attempts(run)
     with contextlib.suppress(SiteError):  # a damaged record: the view of the run reports it
         end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
-        if end and end.certain and not end.followed_by and not end.kept_going:
+        if end and end.certain and not end.kept_going:
             return _row(run, end.state, seen)
     return None
 
@@ -67,6 +67,6 @@ def keep(views: Sequence[tuple[Record, View]]) -> None:
     rows = (
         _row(record.folder, view.state, settled.now(record.folder), view)
         for record, view in views
-        if record.mine and record.settled and not record.followed and view.state.over and not view.damaged
+        if record.mine and record.settled and view.state.over and not view.damaged
     )
     settled.keep(filter(None, rows))

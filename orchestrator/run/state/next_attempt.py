@@ -107,8 +107,6 @@ def hopeless(
     `newest` and `steps` are those of `in_vain`.
     """
     end, count = last(events, Ended, attempt), in_vain(events, attempt, newest, steps)
-    if end and "wanted" in end.evidence:
-        return Stop("its next phase needs other nodes, and no job could be submitted")
     if end and end.cause is Cause.INTERNAL:
         return Stop("a defect of torusrun ended it, and would end another attempt")
     if same_error(events, attempt):

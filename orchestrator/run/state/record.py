@@ -97,11 +97,6 @@ class Record:
         return self.ended and not self.continues
 
     @property
-    def followed(self) -> bool:
-        """Whether this attempt submitted the next one before it ended."""
-        return bool(self.end and self.end.followed_by)
-
-    @property
     def hopeless(self) -> bool:
         """Whether its end stays unknown: its folder is gone, or too damaged to name its job."""
         return not self.settled and (self.owner is None or bool(self.mine and self.damage and not self.job))
@@ -209,24 +204,19 @@ class Record:
 
 def read_record(run: RunFolder, *, newest: bool = False) -> Record:
     """Read the record of a run, as far as it is readable: of the working attempt, or of the newest."""
-    record = _read(run, newest)
-    return _read(run, newest) if record.followed else record  # the next attempt was made during the read
-
-
-def _read(run: RunFolder, of_newest: bool) -> Record:
     folders = attempt_folders.attempts(run)
     plan, plan_damage = shown_plan.find(run, folders)
     events, ledger_damage = ledger.read(run.ledger)
     if ledger_damage:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
-    newest = attempts.newest(events, folders)
-    attempt = newest if of_newest else attempts.working(run, events, newest)
+    number = attempts.newest(events, folders)
+    attempt = number if newest else attempts.working(run, events, number)
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
     completed = end is not None and end.certain and end.state is State.COMPLETED
     return Record(
-        run, index.owner(run), plan, events, attempt, newest, end,
+        run, index.owner(run), plan, events, attempt, number, end,
         done=not completed and is_done(run.attempt(attempt)), end_damage=end_damage, damage=damage,
     )  # fmt: skip
 
