@@ -102,7 +102,6 @@ def test_the_next_attempt_has_a_folder_and_says_what_it_follows(run: RunFolder) 
         (ended(How.ALL_WELL), "is done"),
         (ended(How.CANCELLED), "was asked to stop"),
         (ended(How.DROPPED, awaited="awaited", state="FAILED"), "its dependency dropped it"),
-        (ended(How.NOT_HANDED_OVER, wanted="phase 2 needs 8 nodes", host="n1", why="no"), "its next phase needs other"),
     ],
 )
 def test_an_end_after_which_nothing_follows_closes_the_run(run: RunFolder, end: End, why: str) -> None:

@@ -288,7 +288,7 @@ def test_a_run_has_hope_until_its_ends_say_otherwise(ends: list[Cause], why: str
     assert (found.why if found else "") == why
 
 
-def test_a_run_without_a_start_or_without_the_nodes_of_its_next_phase_stops() -> None:
+def test_a_run_without_a_start_stops() -> None:
     begun = [Submitting(1, "x.1", jobs=9), Submitted(1, "7")]
     for cause in (Cause.CONFIGURATION, Cause.IMAGE):
         found = hopeless([*begun, Ended(1, cause.state, "", cause)], 1, (None, ""), {}, 2)
@@ -296,9 +296,6 @@ def test_a_run_without_a_start_or_without_the_nodes_of_its_next_phase_stops() ->
     given = [GivenBadHosts(1, f"7_{task}", {"n3": "lost twice"}) for task in range(3)]
     found = hopeless([*begun, Ended(1, State.NODE_FAIL, "", Cause.BAD_HOST), *given], 1, (None, ""), {}, 2)
     assert found and found.hosts == ("n3",)
-    end = Ended(1, State.TIMEOUT, "", Cause.STOPPED, evidence={"wanted": "phase 2 needs 4 nodes"})
-    found = hopeless([*attempts(None), end], 1, (None, ""), {}, 2)
-    assert found and "needs other nodes" in found.why
 
 
 # Jobs of a run that are submitted one by one, each after any end of the one before, in place of an array.
