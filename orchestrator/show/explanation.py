@@ -91,7 +91,7 @@ def explained(logs: Logs) -> Explanation:
     An earlier attempt has no advice: another attempt followed it.
     """
     status, run, number = logs.status(), plain(logs.run.run_id), logs.attempt.number
-    newest = number in (logs.record.attempt, logs.record.newest)
+    newest = number == logs.record.attempt
     events = ledger.events(logs.run.ledger)  # after the query, which may add the end
     if not status.state.over:
         return Explanation(run, number, status.state, plain(status.reason))

@@ -43,7 +43,7 @@ def resume(
         index.own(run)
     with sweep.alone():
         record = sweep.read()
-        seen = views(members, fresh=True, newest=True)
+        seen = views(members, fresh=True)
         chosen = _next(members, seen, changes, force)
         planned = without_bad_hosts([attempt for _, attempt, _ in chosen])
         resumes = {run: checkpoint for run, _, checkpoint in chosen}

@@ -51,10 +51,7 @@ class _Ending:
 
 
 def cancel(run: RunFolder) -> None:
-    """End the working attempt, and the next one if its job has queued one.
-
-    Raises UserError if it is over already, or if its job is unknown.
-    """
+    """End a run's attempt. Raises UserError if it is over already, or if its job is unknown."""
     for error in cancel_all([run]).values():
         raise error
 
@@ -72,14 +69,14 @@ def cancel_all(runs: Sequence[RunFolder]) -> Refused:
             refused[run] = error
     seen = _looked([run for run in runs if run not in refused])
     _cancel(seen, refused)
-    # The job of a training that wants other nodes may have submitted the next attempt.
+    # Its job may have made the next attempt meanwhile.
     followed = [run for run, one in seen.items() if run not in refused and newest_of(run) > one.attempt]
-    _cancel({run: one for run, one in _looked(followed, newest=True).items() if not one.state.over}, refused)
+    _cancel({run: one for run, one in _looked(followed).items() if not one.state.over}, refused)
     return refused
 
 
-def _looked(runs: Sequence[RunFolder], *, newest: bool = False) -> dict[RunFolder, View]:
-    return dict(zip(runs, views(runs, fresh=True, newest=newest), strict=True)) if runs else {}
+def _looked(runs: Sequence[RunFolder]) -> dict[RunFolder, View]:
+    return dict(zip(runs, views(runs, fresh=True), strict=True)) if runs else {}
 
 
 def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:

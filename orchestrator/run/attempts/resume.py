@@ -50,7 +50,7 @@ def resume(
     """
     index.own(run)
     with alone(run):
-        seen = look(run, newest=True)
+        seen = look(run)
         policy = Policy.FORCED if force else Policy.USER
         planned, checkpoint = next_attempt(run, seen, changes, policy, new_image=new_image)
         submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)

@@ -1,4 +1,4 @@
-"""The attempts of a run: which is the newest, which one works, and the facts of each by ledger and metrics."""
+"""The attempts of a run: which is the newest, and the facts of each by ledger and metrics."""
 
 from __future__ import annotations
 
@@ -32,22 +32,6 @@ def newest_of(run: RunFolder) -> int:
     return newest(ledger.events(run.ledger), attempt_folders.attempts(run))
 
 
-def working(run: RunFolder | None, events: Sequence[Event], attempt: int) -> int:
-    """The working attempt: this one, or an earlier one that has queued it and has not ended.
-
-    An end that is not in the ledger yet counts, too, if the `run` is known.
-    """
-    intent = last(events, Submitting, attempt)
-    before = intent.follows if intent else 0
-    if not 0 < before < attempt or last(events, Started, attempt) or _has_ended(run, events, before):
-        return attempt
-    return working(run, events, before)
-
-
-def _has_ended(run: RunFolder | None, events: Sequence[Event], attempt: int) -> bool:
-    return last(events, Ended, attempt) is not None or (run is not None and run.attempt(attempt).end.exists())
-
-
 @dataclass(frozen=True)
 class AttemptFacts:
     """One attempt. Times are of time.time(); `begun_s` is None before its start.
@@ -75,19 +59,18 @@ class AttemptFacts:
 
 
 def facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State) -> list[AttemptFacts]:
-    """The attempts by number, without those that the scheduler refused. The working one is in this `state`.
+    """The attempts by number, without those that the scheduler refused. The newest is in this `state`.
 
-    An attempt that waits for the end of the one whose job submitted it is PENDING. An earlier one without a record of
-    its end is LOST.
+    An earlier one without a record of its end is LOST.
     """
     attempts: list[AttemptFacts] = []
     of_number, of_rows = _by_number(events), by_attempt(rows)
-    works = working(None, events, max(of_number, default=0))
+    newest = max(of_number, default=0)
     for number in sorted(of_number, reverse=True):
-        known = state if number == works else State.PENDING if number > works else State.LOST
+        known = state if number == newest else State.LOST
         own = of_rows.get(number, ())
         seen_s = max([event.time_s for event in of_number[number]] + [float(row["t"]) for row in own])
-        until_s = attempts[0].submitted_s if attempts and number < works else seen_s if known.over else now_s
+        until_s = attempts[0].submitted_s if attempts else seen_s if known.over else now_s
         attempts.insert(0, _facts(of_number[number], own, known, until_s))
     return attempts
 

@@ -54,7 +54,7 @@ def _jobs(words: Sequence[str], scheduler: str, *, any_end: bool) -> list[Awaite
     from torusrun.orchestrator.run.folder import index
     from torusrun.orchestrator.run.state.poll import views
 
-    runs = views([index.find(word) for word in words], fresh=True, newest=True)
+    runs = views([index.find(word) for word in words], fresh=True)
     return [job for seen in runs if (job := _awaited(seen, scheduler, any_end))]
 
 
@@ -63,7 +63,7 @@ def _ready(word: str, role: str, scheduler: str) -> Awaited:
     from torusrun.orchestrator.run.plan.plan_files import read_plan
     from torusrun.orchestrator.run.state.poll import views
 
-    (seen,) = views([index.find(word)], fresh=True, newest=True)
+    (seen,) = views([index.find(word)], fresh=True)
     if seen.state.over:
         raise UserError(f"{seen.run} is {seen.state.value} ({seen.reason}): its roles will not be ready")
     roles = read_plan(RunFolder(Path(seen.folder)), seen.attempt).run.roles

@@ -46,34 +46,32 @@ def views(
     keep: Callable[[Record | Settled], bool] | None = None,
     *,
     fresh: bool = False,
-    newest: bool = False,
     patience_s: float = math.inf,
 ) -> list[View]:
     """The views of runs at `now_s` (of time.time(); default: now): of all runs, or of those that `keep` selects.
 
     The schedulers are queried only about the user's own runs that are not settled, and once per interval unless the
-    answer must be `fresh`. The wait for all schedulers together is at most `patience_s`. A view shows the working
-    attempt, or the `newest`.
+    answer must be `fresh`. The wait for all schedulers together is at most `patience_s`.
     """
     now_s = time.time() if now_s is None else now_s
     if len(runs) <= FEW:
-        known = standing(runs, now_s, keep, fresh=fresh, newest=newest, patience_s=patience_s)
+        known = standing(runs, now_s, keep, fresh=fresh, patience_s=patience_s)
         return [record.view(status, now_s) for record, status in known]
     chosen = [(run, row) for run, row in _with_rows(runs) if not (keep and row) or keep(row)]
     old = {run.folder: view for run, row in chosen if row and (view := ended.kept(row))}
     unread = [run for run, _ in chosen if run.folder not in old]
     # A run that is over is read and kept even if `keep` rejects it, so that it is read only once.
     useful = keep and (lambda record: keep(record) or (isinstance(record, Record) and record.settled))
-    known = standing(unread, now_s, useful, fresh=fresh, newest=newest, patience_s=patience_s)
+    known = standing(unread, now_s, useful, fresh=fresh, patience_s=patience_s)
     read = [(record, record.view(status, now_s)) for record, status in known]
     ended.keep(read)
     new = {record.folder.folder: view for record, view in read if not keep or keep(record)}
     return [view for run, _ in chosen if (view := old.get(run.folder) or new.get(run.folder))]
 
 
-def look(run: RunFolder, *, newest: bool = False) -> View:
-    """The current view of a run, by its scheduler: of the working attempt, or of the newest."""
-    return views([run], fresh=True, newest=newest)[0]
+def look(run: RunFolder) -> View:
+    """The current view of a run, by its scheduler."""
+    return views([run], fresh=True)[0]
 
 
 def starts(views: Iterable[View], until_s: float = math.inf) -> dict[str, float]:
@@ -115,14 +113,13 @@ def standing(
     keep: Callable[[Record | Settled], bool] | None = None,
     *,
     fresh: bool = False,
-    newest: bool = False,
     patience_s: float = math.inf,
 ) -> list[tuple[Record, Status]]:
-    """The record of every run, and the state of its working attempt, or of the `newest`, as of `now_s`.
+    """The record of every run, and its state, as of `now_s`.
 
     The wait for all schedulers together is at most `patience_s`.
     """
-    every = (read_record(run, newest=newest) for run in runs)
+    every = (read_record(run) for run in runs)
     read = [record for record in every if not keep or keep(record)]
     until_s = time.monotonic() + patience_s
     records, jobs = [], {}
@@ -132,7 +129,7 @@ def standing(
         if answer:
             jobs[id(records[-1])] = answer
     jobs.update(_ask([record for record in records if not record.settled and id(record) not in jobs], fresh, until_s))
-    states = [_settle(record, jobs.get(id(record)), now_s, until_s, newest=newest) for record in records]
+    states = [_settle(record, jobs.get(id(record)), now_s, until_s) for record in records]
     hooks.seen_over(
         [
             hooks.Over(record.folder, record.attempt, record.plan.notices, status.state, record.events)
@@ -190,7 +187,7 @@ def unasked(record: Record) -> str:
     return ""
 
 
-def _settle(record: Record, job: Status | None, now_s: float, until_s: float, *, newest: bool) -> tuple[Record, Status]:
+def _settle(record: Record, job: Status | None, now_s: float, until_s: float) -> tuple[Record, Status]:
     """The record and state of a run. An end that only the scheduler knew is recorded: schedulers forget.
 
     A job may have written while its scheduler was queried. So a run that may be over is read again, alone, and judged
@@ -200,15 +197,13 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float, *,
         status = _judged(record, job, now_s)
     else:
         with _alone(record) as may_write:
-            before, record = record, read_record(record.folder, newest=newest)
+            before, record = record, read_record(record.folder)
             status = _judged(record, job, now_s)
             asked = record.settled or record.jobs == before.jobs
             if may_write and asked and status.state.certain and not record.settled:
                 _note(record, status)
         if not asked:  # the answer concerns the jobs of an earlier attempt
-            return standing([record.folder], now_s, newest=newest, patience_s=until_s - time.monotonic())[0]
-    if status.state.over and record.attempt < record.newest:  # the queued attempt follows
-        return standing([record.folder], now_s, newest=True, patience_s=until_s - time.monotonic())[0]
+            return standing([record.folder], now_s, patience_s=until_s - time.monotonic())[0]
     return record, status
 
 

@@ -38,8 +38,7 @@ class Record:
     owner: int | None
     plan: Planned | None
     events: list[Event]
-    attempt: int  # the working attempt, or the last one that worked
-    newest: int  # newer than `attempt` while the job of that one has queued it and has not ended
+    attempt: int  # the newest
     end: End | None
     done: bool  # whether the training recorded that it is done; False, too, if the end record says COMPLETED
     end_damage: str  # of the end record
@@ -202,21 +201,20 @@ class Record:
         return [f"{self.end_damage}; {instead}"] if self.end_damage else []
 
 
-def read_record(run: RunFolder, *, newest: bool = False) -> Record:
-    """Read the record of a run, as far as it is readable: of the working attempt, or of the newest."""
+def read_record(run: RunFolder) -> Record:
+    """Read the record of a run, as far as it is readable."""
     folders = attempt_folders.attempts(run)
     plan, plan_damage = shown_plan.find(run, folders)
     events, ledger_damage = ledger.read(run.ledger)
     if ledger_damage:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
-    number = attempts.newest(events, folders)
-    attempt = number if newest else attempts.working(run, events, number)
+    attempt = attempts.newest(events, folders)
     end, end_damage = _end(run, attempt)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
     completed = end is not None and end.certain and end.state is State.COMPLETED
     return Record(
-        run, index.owner(run), plan, events, attempt, number, end,
+        run, index.owner(run), plan, events, attempt, end,
         done=not completed and is_done(run.attempt(attempt)), end_damage=end_damage, damage=damage,
     )  # fmt: skip
 

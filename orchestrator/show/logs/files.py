@@ -259,10 +259,9 @@ class Logs:
         return f"attempt {self.attempt.number} is {status.state.value}{because}"
 
     def status(self) -> Status:
-        """The state of this attempt. For the current and the newest attempt, the scheduler is queried if needed."""
-        number, newest = self.attempt.number, self.record.newest
-        if number in (self.record.attempt, newest):
-            ((_, status),) = standing([self.run], time.time(), newest=number == newest)
+        """The state of this attempt. For the newest attempt, the scheduler is queried if needed."""
+        if self.attempt.number == self.record.attempt:
+            ((_, status),) = standing([self.run], time.time())
             return status
         with contextlib.suppress(SiteError):
             if end := End.read(self.attempt.end):
