@@ -40,7 +40,7 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
     code = _train(config, ranks, learner, reporter, saver, stop)
     if code != EXIT_NO_CHECKPOINT:
         saver.end()
-    reporter.end(code)
+    reporter.end()
     learner.steps.end()
     rendezvous.leave()
     return code
@@ -52,9 +52,9 @@ def _train(
     train, meter = config.train, Meter()
     saver.begin()
     while True:
-        reporter.epochs()  # this attempt or a resumed one does the work that is due after a step
         if learner.finished:
             break
+        # This attempt or a resumed one does the work that is due after a step.
         if learner.course.evaluates(learner.before, learner.progress):
             saver.evaluated(reporter.evaluation().model.accuracy)
         reporter.stepping()

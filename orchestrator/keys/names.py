@@ -68,7 +68,10 @@ def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
     return items[-1] is ... and item in (int, float)
 
 
-GONE = {"PhaseKeys.nodes": "`torusrun resume RUN --nodes N` continues a run on other nodes"}
+GONE = {
+    "PhaseKeys.nodes": "`torusrun resume RUN --nodes N` continues a run on other nodes",
+    "Train.mlperf_log": "metrics.jsonl has evaluations and epochs with their times",
+}
 
 
 def near_key(key: str, cls: type[Any]) -> str:

@@ -206,9 +206,9 @@ def test_no_gpu_means_fp32_unless_a_precision_is_given() -> None:
 
 
 def test_another_value_than_the_recipes_is_a_change() -> None:
-    changes = fitted("fujitsu-70s", 4, label_smoothing=0.2, mlperf_log=True, seed=3).changes
+    changes = fitted("fujitsu-70s", 4, label_smoothing=0.2, trace=True, seed=3).changes
     assert [(c.published, c.now, c.reason) for c in changes if c.key == "label_smoothing"] == [("0.1", "0.2", "given")]
-    assert not {"mlperf_log", "seed"} & {change.key for change in changes}
+    assert not {"trace", "seed"} & {change.key for change in changes}
 
 
 @pytest.mark.parametrize("name", names())

@@ -278,7 +278,6 @@ class Train:
     checkpoints: CheckpointKeys = key(CheckpointKeys(), "which checkpoints are kept")
     log_every_steps: Annotated[int, STEPS] = key(5, "interval between rows of metrics", unit="steps")
     trace: bool = key(False, "a line for every step in the attempt's trace.jsonl")
-    mlperf_log: bool = key(False, "MLPerf's lines (:::MLLOG) in the output of rank 0")
 
     @property
     def needs_code(self) -> bool:

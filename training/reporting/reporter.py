@@ -25,10 +25,8 @@ from torusrun.training.progress import Progress
 from torusrun.training.recipe.protocols import DataSet
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.reporting import events, start
-from torusrun.training.reporting.exits import EXIT_DONE
 from torusrun.training.reporting.heartbeat import CHECKPOINT, EVALUATION, FIRST_STEP, STEPS, Heartbeat, StepTimes
 from torusrun.training.reporting.metrics import Metrics
-from torusrun.training.reporting.mllog import MLLog, hyper_parameters
 from torusrun.training.reporting.output import warn
 
 
@@ -106,7 +104,6 @@ class Reporter:
     def __init__(self, config: Config, ranks: Ranks, learner: Learner) -> None:
         self._config, self._ranks, self._learner = config, ranks, learner
         self._metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
-        self._mllog = MLLog(config.train.mlperf_log and ranks.rank == 0)
         self._problems = Problems(learner.data, learner.device)
         self._times = StepTimes(ranks.rank, config.token)
         self._heartbeat = Heartbeat(ranks.rank, config.token)
@@ -115,11 +112,6 @@ class Reporter:
 
     def start(self, resumed_from: str | None) -> None:
         learner, device = self._learner, self._learner.device
-        for key, value in hyper_parameters(self._config.train, learner.course, learner.data.test_samples):
-            self._mllog.event(key, value)
-        self._mllog.start("run_start")
-        if (begun := int(learner.before.epochs(learner.data.train_samples))) < self._config.train.epochs:
-            self._mllog.start("epoch_start", epoch_num=begun + 1)  # `epochs` reports the end of that epoch
         optimizer = asdict(self._config.train.optimizer)
         learner.trace.head(buckets=learner.steps.buckets(), norm=learner.norms.facts(), optimizer=optimizer)
         self._write(
@@ -164,30 +156,17 @@ class Reporter:
         spent_s, self._first_s = sum(self._first_s), None
         return {"first_steps_s": round(spent_s, 3)}
 
-    def epochs(self) -> None:
-        """Report the epochs that ended during the newest steps, if any."""
-        learner = self._learner
-        first, now = (int(at.epochs(learner.data.train_samples)) for at in (learner.before, learner.progress))
-        last = self._config.train.epochs  # the last batch may reach beyond it
-        for epoch in range(first + 1, min(now, last) + 1):
-            self._mllog.stop("epoch_stop", epoch_num=epoch)
-            if epoch < last:
-                self._mllog.start("epoch_start", epoch_num=epoch + 1)
-
     def evaluation(self) -> Evaluation:
         """Evaluate on the test set; all ranks must call it together.
 
         Raises ConfigError if no test sample was good: the bad samples of each rank alone may be within its limit.
         """
         epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
-        self._mllog.start("eval_start", epoch_num=epoch)
         self._heartbeat.now(EVALUATION, self._learner.progress.steps)
         found = self._learner.evaluate()
         lost, test_samples = self._problems.tell(), self._learner.data.test_samples
         if lost and test_samples and math.isnan(found.model.accuracy):
             raise self._problems.none_tested(test_samples)
-        self._mllog.event("eval_accuracy", found.model.accuracy, epoch_num=epoch)
-        self._mllog.stop("eval_stop", epoch_num=epoch)
         self._write(events.EVAL, epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
         return found
 
@@ -213,9 +192,8 @@ class Reporter:
     def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
         self._write(events.DONE, **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
 
-    def end(self, code: int) -> None:
-        """Report that the attempt is over, with this exit code."""
-        self._mllog.stop("run_stop", status="success" if code == EXIT_DONE else "aborted")
+    def end(self) -> None:
+        """Write what is left."""
         self._learner.trace.flush()
 
     @property

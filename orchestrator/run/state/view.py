@@ -35,7 +35,7 @@ class View:
     run: str  # its id
     state: State
     reason: str  # of the state, in words
-    attempt: int  # the working attempt, or the last one that worked
+    attempt: int  # the newest
     job: str | None  # the scheduler's id of the attempt's job
     scheduler: str  # its name
     grid: tuple[int, ...] | None
