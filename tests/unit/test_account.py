@@ -84,14 +84,6 @@ def test_the_wait_for_the_next_attempt_counts_while_it_lasts() -> None:
     assert account([*chain, KeptGoing(1, "so")], [], 100.0, State.UNKNOWN).total_s == 40.0, "none follows"
 
 
-def test_an_attempt_that_waits_for_the_end_of_the_one_before_takes_no_time_yet() -> None:
-    events = [*attempt(1, 0.0, 10.0, None, Cause.DONE), *attempt(2, 40.0, None, None, Cause.DONE, follows=1)]
-    rows = [row(1, 20.0, "step", 1), row(1, 50.0, "step", 4)]
-    found = account(events, rows, 60.0, State.RUNNING)
-    assert [(one.state, one.took_s) for one in found.attempts] == [(State.RUNNING, 50.0), (State.PENDING, None)]
-    assert (found.seconds["compute"], found.seconds["queue"], found.total_s) == (40.0, 10.0, 60.0)
-
-
 def test_the_attempts_as_their_ledger_has_them() -> None:
     events = [
         *attempt(1, 0.0, 10.0, None, Cause.DONE),

@@ -17,12 +17,16 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.base.shown.table import Table
     from torusrun.orchestrator.keys.site import Site
+    from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 
 BY_USER = "added by its user"
 
@@ -81,17 +85,46 @@ def _site(args: argparse.Namespace) -> Site | None:
 
 def _list(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.nodes.bad_nodes import listing
     from torusrun.orchestrator.run.bad_nodes import memory
     from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     name = site_name(args.site)
-    table = listing([node for node in memory.blamed() if name in ("", node.site)], time.time())
+    table = _table([node for node in memory.blamed() if name in ("", node.site)], time.time())
     if args.json:
         print(json.dumps({"schema": 1, "nodes": table.as_json()}, indent=1))
     else:
         print("\n".join(table.lines(width(sys.stdout))) if table.rows else "no host was blamed")
     return DONE
+
+
+def _table(nodes: Sequence[BlamedNode], now_s: float) -> Table[BlamedNode]:
+    """A row for each host that was blamed, with the evidence below it, as of `now_s` (of time.time())."""
+    from torusrun.orchestrator.base.shown.numbers import minute
+    from torusrun.orchestrator.base.shown.table import Column, Table
+    from torusrun.orchestrator.base.terminal.plain import plain
+    from torusrun.orchestrator.run.state.pace import short
+    from torusrun.training.counted import counted
+
+    def left_out(node: BlamedNode) -> str:
+        if node.until_s is None:
+            return f"not yet: after {counted(node.more, 'more end')}"
+        return f"for {short(node.until_s - now_s)}"
+
+    def notes(node: BlamedNode) -> list[str]:
+        runs = f" ({', '.join(map(plain, node.runs))})" if node.runs else ""
+        return [f"  {plain(node.evidence)}{runs}"] if node.evidence or runs else []
+
+    columns: tuple[Column[BlamedNode], ...] = (
+        Column("HOST", lambda node: plain(node.host), key="host", right=False),
+        Column("SITE", lambda node: plain(node.site), key="site", right=False),
+        Column("WHY", lambda node: plain(node.reason), key="reason", right=False),
+        Column("TIMES", lambda node: node.count, key="count", right=True, left_out=2),
+        Column("LAST", lambda node: minute(node.last_s), right=False),
+        Column("LEFT OUT", left_out, right=False),
+        *(Column(None, attrgetter(key), key=key) for key in ("bad", "evidence", "first_s", "last_s", "until_s")),
+        Column(None, lambda node: list(node.runs), key="runs"),
+    )
+    return Table(columns, nodes, notes)
 
 
 def _add(args: argparse.Namespace, named: list[str], site: Site | None) -> int:

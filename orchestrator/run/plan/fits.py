@@ -11,12 +11,12 @@ from torusrun.orchestrator.images import pyxis, source
 from torusrun.orchestrator.keys.load import Loaded
 from torusrun.orchestrator.keys.main_role import named_images
 from torusrun.orchestrator.keys.paths import expanded
-from torusrun.orchestrator.keys.problems import SpecError
+from torusrun.orchestrator.keys.problems import Problem, SpecError
 from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
 from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
-from torusrun.orchestrator.run.plan import fits_command, fits_request, fits_roles, missing
+from torusrun.orchestrator.run.plan import fits_command, fits_roles, missing
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
 from torusrun.training.counted import counted
@@ -28,6 +28,7 @@ from torusrun.training.schedule import named
 
 NEVER_SECRET = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 MOST_RANKS = 1_000_000  # more would make a plan take minutes
+PLACEHOLDERS = {"gpus": ("{gpus}",), "cpus_per_rank": ("{cpus_per_rank}", "{cpus}")}  # by which an `ask` says a key
 
 
 class Misfit(NamedTuple):
@@ -57,7 +58,7 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     found += fits_command.unconnected_mpi(run, site, folder, later=later)
     problems = [loaded.problem(key, message) for key, message in found]
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
-    problems += fits_request.problems(loaded)
+    problems += _request(loaded)
     if problems:
         raise SpecError(problems)
 
@@ -264,3 +265,34 @@ def _pyxis(site: Site) -> Iterator[Misfit]:
     if container.gpu in ("nvccli", "rocm"):
         wrong = f"'container.gpu: {container.gpu}' does not work with Pyxis: enroot's own hook brings NVIDIA's GPUs in"
         yield Misfit("container.gpu", wrong, "write nv or none, or leave it out")
+
+
+def _request(loaded: Loaded) -> Iterator[Problem]:
+    """Each part of the request that the scheduler cannot get, at its place in the run's or the site's file."""
+    scheduler, asked = schedulers.get(loaded.site.scheduler), loaded.site.request
+    for field, key in asked.named():
+        value = getattr(asked, field)
+        values = [value] if isinstance(value, str) else value if field in ("options", "licenses") else ()
+        refuses = scheduler.refuses_option if field == "options" else scheduler.refuses
+        reasons = [f"{each!r} {reason}" for each in values if (reason := refuses(each))]
+        if reason := _unsaid(loaded, key) or next(iter(reasons), ""):
+            is_run = f"request.{key}" in loaded.marks
+            yield (loaded.problem if is_run else loaded.site_problem)(f"request.{key}", f"'request.{key}': {reason}")
+
+
+def _unsaid(loaded: Loaded, key: str) -> str:
+    """Why no directive says this key; '' if one does."""
+    site = loaded.site
+    traits = schedulers.get(site.scheduler).traits
+    if key not in traits.says:
+        has = f"it has {', '.join(sorted(traits.says))}"
+        return f"{site.scheduler} has no request for it ({has}); {traits.instead.get(key, 'leave it out')}"
+    by_ask = bool(site.ask) and key in traits.asked_by and f"request.{key}" in loaded.marks
+    is_part = bool(site.parts) and site.gpus != site.node.gpus
+    if not by_ask or is_part or any(word in text for word in PLACEHOLDERS.get(key, ()) for text in site.ask):
+        return ""
+    if key == "gpus" and site.gpus == site.node.gpus:
+        return ""
+    words = " or ".join(PLACEHOLDERS.get(key, ()))
+    mend = f"write {words} in its place there, or list 'parts' in the site" if words else "write it there"
+    return f"the site asks for its nodes in its own words, which do not have it ('ask'); {mend}"
