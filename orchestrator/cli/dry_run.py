@@ -164,7 +164,7 @@ def _kinds(plan: Plan) -> set[str]:
         "code": plan.code,
         "shells": client.of(plan.site).shell_from_inside,
         "preflight": plan.has_preflight,
-        "secrets": plan.secrets or plan.notify.webhook,
+        "secrets": plan.secrets,
         "roles": plan.run.roles,
     }
     return kinds | {kind for kind, wanted in asked.items() if wanted}

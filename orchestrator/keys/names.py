@@ -70,6 +70,7 @@ def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
 
 GONE = {
     "PhaseKeys.nodes": "`torusrun resume RUN --nodes N` continues a run on other nodes",
+    "Notify.webhook": "write a command that posts, as in docs/guides/notices.md",
     "Train.mlperf_log": "metrics.jsonl has evaluations and epochs with their times",
 }
 

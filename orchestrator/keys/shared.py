@@ -54,9 +54,6 @@ class Notify:
     command: tuple[Annotated[str, ARGUMENT], ...] = key(
         (), "a program, one word each; the facts are in its environment: TORUSRUN_RUN, TORUSRUN_STATE, ..."
     )
-    webhook: Secret | None = key(
-        None, "a URL that gets a POST with JSON: {from: FILE}, or {from_shell: true} for $TORUSRUN_WEBHOOK"
-    )
     mail: Annotated[str, MAIL] | None = key(None, "an address for sendmail")
     at: tuple[Moment, ...] = key(
         (), "when: start, end or failure (of each attempt), over (no further attempt follows by itself); "
@@ -65,10 +62,7 @@ class Notify:
 
     def over(self, site: Notify) -> Notify:
         """These keys, and those of the site where they are missing."""
-        return Notify(
-            self.command or site.command, self.webhook or site.webhook, self.mail or site.mail,
-            self.at or site.at or ("over",),
-        )  # fmt: skip
+        return Notify(self.command or site.command, self.mail or site.mail, self.at or site.at or ("over",))
 
     @property
     def moments(self) -> tuple[str, ...]:
@@ -78,7 +72,7 @@ class Notify:
     @property
     def ways(self) -> tuple[str, ...]:
         """The ways by which notices go."""
-        return tuple(name for name in ("command", "webhook", "mail") if getattr(self, name))
+        return tuple(name for name in ("command", "mail") if getattr(self, name))
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _request(
     run_file, site_file = f"spec/{file}", f"site/{Path(loaded.site_source).stem}.yaml"
     names = [(run_file, loaded.source), (site_file, loaded.site_source)]
     secrets = secret_values.read(planned)  # of this machine; there, each is a variable of the shell
-    settings = [*settings, *(f"{_key(name)}={{from_shell: true}}" for name in secrets)]
+    settings = [*settings, *(f"env.{name}={{from_shell: true}}" for name in secrets)]
     sent_code: Request | None = None
     packed: Packed | tuple[()] = ()
     if planned.code and code:
@@ -176,10 +176,6 @@ def _site_text(site: Site) -> str:
     """The file of a site for its login node, from which it is not reached through a host."""
     values = as_written(replace(site, host=None, connect=None))
     return json.dumps({key: value for key, value in values.items() if value is not None})
-
-
-def _key(secret: str) -> str:
-    return "notify.webhook" if secret == secret_values.WEBHOOK else f"env.{secret}"
 
 
 def _packed_code(planned: Plan) -> tuple[Packed, dict[str, Any]]:

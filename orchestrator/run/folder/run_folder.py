@@ -148,7 +148,7 @@ class RunFolder:
     plan = At("plan.json", "what was computed from it")
     provenance = At("provenance.json", "code, versions and machine, how it was submitted, and what was predicted then")
     code_diff = At("code.diff", "changes that git does not have, if there are any")
-    secrets = At(".secrets.env", "the values of secret variables, and the URL of a webhook", "secrets")
+    secrets = At(".secrets.env", "the values of secret variables", "secrets")
     image = At("image.json", "the container image: path, checksum, labels, versions found inside", "image")
     images = At("images.json", "the images of services that have others, by their names", "roles")
     definition = At("image.def", "the definition of the image, if it was built from an image file", "image")

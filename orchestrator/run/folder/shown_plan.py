@@ -94,7 +94,7 @@ def read(path: Path) -> Planned | None:
 def _moments(of_run: object, of_site: object) -> tuple[str, ...]:
     """The moments of notices of a run and its site; () without a way."""
     both = [each if isinstance(each, dict) else {} for each in (of_run, of_site)]
-    if not any(each.get(way) for each in both for way in ("command", "webhook", "mail")):
+    if not any(each.get(way) for each in both for way in ("command", "mail")):
         return ()
     named = next((each["at"] for each in both if isinstance(each.get("at"), list) and each["at"]), ["over"])
     return tuple(map(str, named))

@@ -13,7 +13,7 @@ from torusrun.orchestrator.keys.main_role import named_images
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.problems import Problem, SpecError
 from torusrun.orchestrator.keys.run import KeepGoing, RunSpec
-from torusrun.orchestrator.keys.shared import Env, Notify, Secret, secret
+from torusrun.orchestrator.keys.shared import Env, Secret, secret
 from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.grid import asked
 from torusrun.orchestrator.run.plan import fits_command, fits_roles, missing
@@ -107,7 +107,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             yield Misfit(key, f"{key!r}: {wrong}")
     yield from _not_words({"queue": run.queue, "account": run.account}, site)
     yield from _keep_going(run, site)
-    yield from _secrets(run.env, run.notify)
+    yield from _secrets(run.env)
     yield from (Misfit(key, message) for key, message in fits_roles.misfits(run, site))
 
 
@@ -123,14 +123,12 @@ def _staged(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield Misfit("stage", wrong, "bind a folder of the shared disk with 'container.bind' of the site")
 
 
-def _secrets(env: Env, notify: Notify) -> Iterator[Misfit]:
+def _secrets(env: Env) -> Iterator[Misfit]:
     """Every secret without one source, and those that torusrun itself has to read."""
     for name, given in secret(env).items():
         yield from _source(f"env.{name}", given)
         if name in NEVER_SECRET:
             yield Misfit(f"env.{name}", f"'env.{name}' cannot be a secret: torusrun uses it too", "write its value")
-    if notify.webhook:
-        yield from _source("notify.webhook", notify.webhook)
 
 
 def _source(key: str, given: Secret) -> Iterator[Misfit]:
@@ -206,7 +204,7 @@ def _schedule(train: Train) -> Iterator[Misfit]:
 
 def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every misfit in keys of the site."""
-    yield from _secrets(site.env, site.notify)
+    yield from _secrets(site.env)
     container, topology = site.container, site.topology
     yield from _not_paths(
         {

@@ -184,8 +184,7 @@ class Plan:
     @property
     def secret_sources(self) -> list[str]:
         """The files from which `submit` reads secret values."""
-        named = [*self.secrets.values(), *filter(None, [self.notify.webhook])]
-        return [str(expanded(secret.file)) for secret in named if secret.file]
+        return [str(expanded(secret.file)) for secret in self.secrets.values() if secret.file]
 
     @property
     def secret_files(self) -> tuple[str, ...]:

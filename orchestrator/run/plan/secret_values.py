@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 from pathlib import Path
@@ -15,19 +14,10 @@ from torusrun.orchestrator.keys.paths import expanded, home
 from torusrun.orchestrator.keys.shared import Secret
 from torusrun.orchestrator.run.plan.plan import Plan
 
-WEBHOOK = "TORUSRUN_WEBHOOK"  # no name in `env` can begin so
-URL = r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?([/?#][!-~]*)?"
-
 
 def read(plan: Plan) -> dict[str, str]:
-    """The values by name, and the URL of notices as WEBHOOK. Raises UserError with the reason if one cannot be read."""
-    values = {name: _value(f"env.{name}", name, secret, plan.code) for name, secret in plan.secrets.items()}
-    if plan.notify.webhook:
-        values[WEBHOOK] = _value("notify.webhook", WEBHOOK, plan.notify.webhook, plan.code)
-        if not re.fullmatch(URL, values[WEBHOOK]):
-            mend = "write one that begins with https://, without a user and a password"
-            raise UserError(f"'notify.webhook': its value is not a URL; {mend}")
-    return values
+    """The values by name. Raises UserError with the reason if one cannot be read."""
+    return {name: _value(f"env.{name}", name, secret, plan.code) for name, secret in plan.secrets.items()}
 
 
 def _value(key: str, name: str, secret: Secret, code: Path | None) -> str:
