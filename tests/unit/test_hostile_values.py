@@ -139,7 +139,7 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
         assert not list(folder.rglob("pwned")) and not Path("pwned").exists()
 
     SEVERAL(given(hostile.planted(base, PLACES))(read_and_rendered))()
-    assert len(accepted) > 10, "the text was too wild to try anything"
+    assert len(accepted) > 5, "the text was too wild to try anything"
     for document in tricks(base):
         read_and_rendered(document)
 
@@ -185,4 +185,4 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
     settings(SEVERAL, max_examples=150)(planted(read_and_rendered))()
     for trick in filter(str.isprintable, hostile.PRINTABLE):
         read_and_rendered({**base, "environment": {"V": f"a{trick}b"}}, Variant())
-    assert len(accepted) > 10, "the text was too wild to try anything"
+    assert len(accepted) > 5, "the text was too wild to try anything"

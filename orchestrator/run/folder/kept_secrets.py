@@ -14,16 +14,12 @@ from torusrun.orchestrator.images.command import exported
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 LARGEST_BYTES = 1 << 24
-OWN = "TORUSRUN_"  # a container's shell reads these, too, and does not export them to the rank's program
 
 
 def keep(run: RunFolder, values: Mapping[str, str]) -> None:
     """Write the values, if there are any, for the user alone. Raises OSError."""
-    own = {name: value for name, value in values.items() if name.startswith(OWN)}
-    ranks = {name: value for name, value in values.items() if name not in own}
     if values:
-        assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in own.items())
-        private.write_bytes(run.secrets, (exported(ranks) + assigned).encode())
+        private.write_bytes(run.secrets, exported(values).encode())
 
 
 def kept(run: RunFolder, names: Collection[str]) -> dict[str, str]:
@@ -37,10 +33,10 @@ def kept(run: RunFolder, names: Collection[str]) -> dict[str, str]:
 
 
 def all_of(run: RunFolder) -> dict[str, str]:
-    """All values, also those that notices need. Raises SiteError if the file cannot be read."""
+    """All values. Raises SiteError if the file cannot be read."""
     try:
         words = shlex.split(private.read_bytes(run.secrets, LARGEST_BYTES).decode())
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is damaged"
         raise SiteError(f"{run.secrets}: the secret variables cannot be read: {why}; submit a new run") from None
-    return dict(word.split("=", 1) for word in words if "=" in word)  # [export] NAME=value
+    return dict(word.split("=", 1) for word in words if "=" in word)  # export NAME=value
