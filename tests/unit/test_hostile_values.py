@@ -185,4 +185,4 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
     settings(SEVERAL, max_examples=150)(planted(read_and_rendered))()
     for trick in filter(str.isprintable, hostile.PRINTABLE):
         read_and_rendered({**base, "environment": {"V": f"a{trick}b"}}, Variant())
-    assert len(accepted) > 5, "the text was too wild to try anything"
+    assert len(accepted) > 10, "the text was too wild to try anything"
