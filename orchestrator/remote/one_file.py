@@ -62,7 +62,9 @@ class KeptModules:
         try:
             for name, module in list(sys.modules.items()):
                 loader = getattr(getattr(module, "__spec__", None), "loader", None)
-                if name not in self._modules and type(loader) is SourceFileLoader and self._stays(loader.path):
+                if type(loader) is not SourceFileLoader or loader.name != name:  # os.path is posixpath
+                    continue
+                if name not in self._modules and self._stays(loader.path):
                     self._modules[name] = (loader.path, marshal.dumps(loader.get_code(name)))
             if len(self._modules) > before:
                 unfinished = "%s.%d" % (self._file, os.getpid())

@@ -67,7 +67,8 @@ def test_status_opens_at_most_forty_files(pyz: Path, home: Path) -> None:
     started(pyz, home, "status")
     log = home / "opened"
     assert started(pyz, home, "status", first=(strace, "-f", "-e", "trace=open,openat", "-o", str(log)))[0] == 0
-    opened = [line for line in log.read_text().splitlines() if "ENOENT" not in line and "open" in line]
+    without = ("ENOENT", "lib-dynload")  # its modules are in the binary of some builds of Python
+    opened = [line for line in log.read_text().splitlines() if "open" in line and not any(w in line for w in without)]
     assert FEWEST < len(opened) <= 40, "\n".join(opened)
 
 
