@@ -127,7 +127,7 @@ def dry_run(folder: Path, scheduler: str, library: Path) -> subprocess.Completed
     library.mkdir(exist_ok=True)
     (library / "spooler.py").write_text(SPOOLER)
     (folder / "site.yaml").write_text(f"scheduler: {scheduler}\nlauncher: spawn\nruns: {folder}/runs\n")
-    (folder / "run.yaml").write_text("name: x\nsite: ./site.yaml\ntrain: {}\n")
+    (folder / "run.yaml").write_text("name: x\nsite: ./site.yaml\ncode: none\ncommand: [pwd]\n")
     env = {**os.environ, "PYTHONPATH": f"{ROOT}/src:{folder / 'library'}", "HOME": str(folder)}
     argv = [sys.executable, "-m", "torusrun", "submit", "run.yaml", "--dry-run"]
     return subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=60)

@@ -23,7 +23,7 @@ NOTE = "the run ends in its warm-up, at lr 0.05: train.schedule.warmup_epochs is
     ],
 )
 def test_the_example_trains_one_epoch(settings: list[str], notes: list[str], home: Path) -> None:
-    assert dry_run(EXAMPLE, settings=settings).notes == notes
+    assert dry_run(EXAMPLE, site="slurm", settings=settings).notes == notes
 
 
 def test_plan_shows_the_note(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
