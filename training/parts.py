@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torusrun.training.counted import first_of
 from torusrun.training.data.view import View, view_of
 from torusrun.training.files import safetensors
+from torusrun.training.files.staged import local
 from torusrun.training.meeting.agree import everyones, on_all_ranks
 from torusrun.training.recipe import names
 from torusrun.training.recipe.facts import LAYOUT
@@ -140,7 +141,7 @@ def load_weights(model: nn.Module, keys: ModelKeys) -> None:
         return
     path = Path(os.path.expandvars(os.path.expanduser(keys.weights)))
     try:
-        found = safetensors.read(path)
+        found = safetensors.read(local(path))
     except OSError as error:
         raise ConfigError(f"{WEIGHTS}: {path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

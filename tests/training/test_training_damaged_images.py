@@ -17,8 +17,7 @@ from tests.images_tree import write_tree
 from torusrun.training.data import image_files, named
 from torusrun.training.data.images import decode, index
 from torusrun.training.data.images.decode import Box, Middle, random_crop
-from torusrun.training.data.images.local import staged
-from torusrun.training.data.images.shards import open_shards, stamps_of
+from torusrun.training.data.images.shards import open_shards
 from torusrun.training.data.pack import main as pack_command
 from torusrun.training.data.pack import pack
 from torusrun.training.data.view import View
@@ -71,13 +70,6 @@ def test_a_shard_that_shrinks_under_a_run_is_not_a_corrupt_image(shards: Path) -
         images.train_batch([(0, 5)])
 
 
-def test_the_sizes_of_images_are_measured_once_wherever_the_copies_are(shards: Path, tmp_path: Path) -> None:
-    for disk in ("job-1", "job-2"):
-        images = image_files.build_tar_shards(seed=1, root=str(shards), local=str(tmp_path / disk))
-        images.look(View(rectangular=True))
-    assert len(list(index.folder().glob("sizes-*.index"))) == 1
-
-
 @pytest.mark.parametrize("old", ["a picture", "no picture"])
 def test_a_test_image_that_has_another_size_than_was_measured_is_an_error_once(tree: Path, old: str) -> None:
     def tested() -> int:
@@ -94,13 +86,6 @@ def test_a_test_image_that_has_another_size_than_was_measured_is_an_error_once(t
     with pytest.raises(ConfigError, match=r"val/flower/001\.jpg is 90 x 30 pixels and was .* resume the run"):
         tested()
     assert tested() == TEST
-
-
-def test_a_copy_that_fails_leaves_no_part_on_the_disk(shards: Path, tmp_path: Path) -> None:
-    stamps = [(name, size + 1, changed) for name, size, changed in stamps_of(shards)]
-    with pytest.raises(ConfigError, match="changed while it was copied"):
-        staged(shards, stamps, str(tmp_path / "disk"))
-    assert not [path for path in (tmp_path / "disk").rglob("*") if path.is_file() and path.stat().st_size]
 
 
 def test_a_tree_is_packed_whole_or_not_at_all(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from training_runs import ROOT
 
 from tests import machine
 from tests.images_tree import CLASSES, write_tree
@@ -320,100 +318,30 @@ def test_shards_of_another_convention_are_one_line(shards: Path, change: Any, sa
     assert "\n" not in str(raised.value)
 
 
-def test_shards_are_copied_once_to_a_node(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    local = tmp_path / "disk"
-    plain = packed(shards).train_batch(ALL)[0]
-    assert torch.equal(packed(shards, local=str(local)).train_batch(ALL)[0], plain)
-    copies = sorted(local.glob("torusrun-*/data-*/*.tar"))
-    assert [path.name for path in copies] == sorted(path.name for path in shards.iterdir())
-    times = [path.stat().st_mtime_ns for path in copies]
-    os.truncate(copies[0], 100)  # as a full disk or a killed job could leave it
-    monkeypatch.setenv("DISK", str(local))
-    assert torch.equal(packed(shards, local="$DISK").train_batch(ALL)[0], plain)
-    assert [path.stat().st_mtime_ns for path in copies][1:] == times[1:], "what is whole is not copied again"
-    assert copies[0].stat().st_size == (shards / copies[0].name).stat().st_size
-
-
-RANK = """
-import sys
-from pathlib import Path
-from torusrun.training.data.images.local import staged
-from torusrun.training.data.images.shards import stamps_of
-
-root = Path(sys.argv[1])
-sys.stdin.read()  # so that all begin at once
-print(staged(root, stamps_of(root), sys.argv[2]))
-"""
-
-
-def test_ranks_of_a_node_that_stage_at_once_share_the_copies(shards: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RANK, str(shards), str(tmp_path / "disk")]
-    waiting, start = os.pipe()
-    ranks = [subprocess.Popen(command, cwd=ROOT, stdin=waiting, stdout=subprocess.PIPE) for _ in range(4)]
-    os.close(waiting)
-    os.close(start)
-    places = {rank.communicate(timeout=60)[0] for rank in ranks}
-    assert {rank.returncode for rank in ranks} == {0} and len(places) == 1
-    copies = Path(places.pop().decode().strip())
-    assert sorted(each.name for each in copies.iterdir()) == sorted(each.name for each in shards.iterdir())
-    assert all((copies / each.name).read_bytes() == each.read_bytes() for each in shards.iterdir())
-
-
-def test_shards_that_cannot_be_copied_are_one_line(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["imagefolder", "tar-shards"])
+def test_the_nodes_copy_is_read_by_the_index_of_its_source(
+    kind: str, tree: Path, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = "train.data.options.local: "
-    with pytest.raises(ConfigError, match="names a variable that is not set"):
-        packed(shards, local="$NOT_SET_ANYWHERE/x")
-    monkeypatch.chdir(tmp_path)
-    for wrong in ("scratch", "./scratch", 5, 0, ["/scratch"]):
-        with pytest.raises(ConfigError, match=r"train\.data\.options\.local.* must be the absolute path") as raised:
-            packed(shards, local=wrong)
-        assert "\n" not in str(raised.value) and not (tmp_path / "scratch").exists()
-    other = tmp_path / "disk" / f"torusrun-{os.geteuid()}"
-    other.mkdir(parents=True)
-    other.chmod(0o777)
-    with pytest.raises(ConfigError, match="so nothing is kept there") as raised:
-        packed(shards, local=str(tmp_path / "disk"))
-    assert str(raised.value).startswith(key)
-    with pytest.raises(ConfigError, match="the shards cannot be copied there"):
-        packed(shards, local="/proc/here")
+    """On each node, in a folder of another name, without a look at the shared disk."""
+    root, build = {"imagefolder": (tree, folder), "tar-shards": (shards, packed)}[kind]
 
+    def seen() -> tuple[Images, torch.Tensor, Any, dict[Path, int]]:
+        images = build(root)
+        images.look(View(size=24, test_size=32, rectangular=True))
+        indexes = {path: path.stat().st_ino for path in index.folder().glob("*.index")}
+        return images, images.train_batch(ALL)[0], all_tested(images, 2), indexes
 
-def test_shards_that_do_not_fit_are_not_copied(shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torusrun.training.data.images.local.SPARE_BYTES", 1 << 60)
-    with pytest.raises(ConfigError, match=r"GB free, and the shards need 0\.\d GB"):
-        packed(shards, local=str(tmp_path / "disk"))
-    assert not list(tmp_path.glob("disk/torusrun-*/data-*/*"))
-
-
-def test_copies_that_nobody_reads_make_room_for_others(
-    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk, sources = tmp_path / "disk", [tmp_path / name for name in ("old", "read", "new")]
-    for source in sources:
-        shutil.copytree(shards, source)
-
-    def stage(source: Path) -> Path:
-        """By a process that ends."""
-        command = [sys.executable, "-c", RANK, str(source), str(disk)]
-        told = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
-        return Path(told.stdout.decode().strip())
-
-    old = stage(sources[0])
-    packed(sources[1], local=str(disk))  # read by this process
-    held = [path for path in disk.glob("torusrun-*/data-*/") if path != old]
-    usage = shutil.disk_usage(disk)
-    monkeypatch.setattr("torusrun.training.data.images.local.SPARE_BYTES", 0)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0 if old.exists() else 1 << 40))
-    packed(sources[2], local=str(disk))
-    left = set(disk.glob("torusrun-*/data-*/"))
-    assert old not in left and len(left) == 2 and left.issuperset(held), f"left: {left}, in use: {held}"
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=0))
-    shutil.copytree(shards, tmp_path / "more")
-    with pytest.raises(ConfigError, match="GB free"):
-        packed(tmp_path / "more", local=str(disk))
-    assert left <= set(disk.glob("torusrun-*/data-*/")), "copies that are read must stay"
+    plain, trained, tested, indexes = seen()
+    copy = Path(shutil.copytree(root, tmp_path / "disk" / "copy"))
+    (tmp_path / "disk" / "paths.json").write_text(json.dumps({str(root): str(copy)}))
+    monkeypatch.setenv("TORUSRUN_STAGED", str(tmp_path / "disk"))
+    root.rename(tmp_path / "away")
+    staged, *same = seen()
+    assert torch.equal(same[0], trained) and same[1:] == [tested, indexes]
+    assert staged._train.name(13).startswith(f"{copy}/") and staged.identity == plain.identity
+    (copy.parent / "paths.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"TORUSRUN_STAGED: .* is not a list of copies"):
+        build(root)
 
 
 def test_predictions_ask_the_options_and_then_the_files(tree: Path, shards: Path) -> None:

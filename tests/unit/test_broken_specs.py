@@ -79,10 +79,10 @@ BROKEN = [
     ("one area", GOOD + "train: {data: {area: [0.1]}}\n", "3:22", "'train.data.area' must have 2 values, not 1"),
     ("no images", GOOD + "train: {data: imagefolder}\n", "3:15", "needs a folder; write it as 'root'"),
     (
-        "copies on a relative path",
-        GOOD + "train: {data: {name: tar-shards, options: {root: $IMAGES, local: here}}}\n",
+        "copies by the data set itself",
+        GOOD + "train: {data: {name: tar-shards, options: {root: $IMAGES, local: /disk}}}\n",
         "3:43",
-        "train.data.options.local must be the absolute path of a folder on each node, from / or from a variable",
+        "train.data.options.local: tar-shards has no such option; list the folder below 'stage' of the run file",
     ),
     ("an empty area", GOOD + "train: {data: {area: [0.5, 0.1]}}\n", "3:22", "write [0.1, 0.5]"),
     ("several nodes on this machine", GOOD + "nodes: 2\n", "3:8", "'nodes' must be 1 on a local site"),

@@ -29,6 +29,7 @@ from torusrun.training.data.images.stored import (
     known_facts,
     telling,
 )
+from torusrun.training.files.staged import local
 from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys
@@ -158,7 +159,7 @@ def build_imagefolder(
     from torusrun.training.data.images.dataset import Images
 
     settings = ImageSettings(max_corrupt, test_batch, draft).checked()
-    trees = open_trees(folder_of(root))
+    trees = open_trees(local(folder_of(root)))
     check_counts(trees, samples=samples, test_samples=test_samples, classes=classes)
     return Images(trees, seed, settings)
 
@@ -172,7 +173,6 @@ def build_tar_shards(
     *,
     seed: int,
     root: str = "",
-    local: str | None = None,
     samples: int | None = None,
     test_samples: int | None = None,
     classes: int | None = None,
@@ -180,21 +180,17 @@ def build_tar_shards(
     test_batch: int = 64,
     draft: bool = True,
 ) -> Images:
-    """The images in the shards below `root`, read from copies below `local` on each node if that is given.
+    """The images in the shards below `root`; `samples`, `test_samples` and `classes` are checked if they are given.
 
-    `samples`, `test_samples` and `classes` are checked if they are given. Raises ConfigError for shards that do not
-    follow this convention, or that cannot be copied.
+    Raises ConfigError for shards that do not follow this convention.
     """
     from torusrun.training.data.images.dataset import Images
-    from torusrun.training.data.images.local import staged
 
     settings = ImageSettings(max_corrupt, test_batch, draft).checked()
-    halves = open_shards(folder_of(root))
+    halves = open_shards(local(folder_of(root)))
     check_counts(halves, samples=samples, test_samples=test_samples, classes=classes)
-    source = halves.train
-    folder = source.root if local is None or local == "" else staged(source.root, source.stamps, local)
     for half in (halves.train, halves.test):
-        half.read_from(folder)
+        half.keep_open()
     return Images(halves, seed, settings)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from torusrun.training.data import packed_file
 from torusrun.training.data.images.stored import SIDE, folder_of
 from torusrun.training.data.packed_file import CIFAR10, MNIST, SOURCES, Source
+from torusrun.training.files.staged import local
 from torusrun.training.recipe.facts import DataFacts
 from torusrun.training.recipe.reading import ConfigError
 from torusrun.training.recipe.train import DataKeys
@@ -76,7 +77,7 @@ class Named:
         """The images in the packed file, which is in `root` or in the user's own folder. Raises ConfigError."""
         from torusrun.training.data.named_images import PackedImages
 
-        path = self.path(root)
+        path = local(self.path(root))
         try:
             begins = packed_file.checked(self.source, path)
         except FileNotFoundError:

@@ -157,6 +157,7 @@ def _ranges(where: str, crops: DataKeys | PhaseKeys) -> Iterator[Misfit]:
             yield Misfit(f"{where}.{name}", f"[{low:g}, {high:g}] is empty", f"write [{high:g}, {low:g}]")
 
 
+GONE = {"train.data.options.local": "; list the folder below 'stage' of the run file: it is copied to each node's disk"}
 OF_OPTIMIZERS = {"sgd": (), "lars": (), "rmsprop-warmup": ("mu2", "eps", "centre", "period", "rms_rate")}
 
 
@@ -194,8 +195,9 @@ def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...]
         return
     for option in options:
         if option not in taken:
-            advice = did_you_mean(option, taken) or f"; it takes {', '.join(taken) or 'none'}"
-            yield f"{key}.options", f"{key}.options.{option}: {name} has no such option{advice}"
+            named = f"{key}.options.{option}"
+            advice = GONE.get(named) or did_you_mean(option, taken) or f"; it takes {', '.join(taken) or 'none'}"
+            yield f"{key}.options", f"{named}: {name} has no such option{advice}"
 
 
 def _facts(train: Train) -> DataFacts | None:

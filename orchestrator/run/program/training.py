@@ -22,7 +22,6 @@ from torusrun.training.config import SCHEMA as CONFIG_SCHEMA
 from torusrun.training.reporting import exits
 
 RENDEZVOUS_TIMEOUT_S = 120.0
-STAGING_TIMEOUT_S = 3600.0  # if nodes first copy shards to their own disks, which takes different times
 ENDING_S = 600.0  # how much longer than its time limit a job may take, at most, to be gone
 TOKEN_BYTES = 32  # of the secret that only the ranks of an attempt know
 MODULES = {"train": "torusrun.training", "measure": "torusrun.training.measure"}
@@ -61,7 +60,7 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
         "by_size": [asdict(span) for span in spans_of(plan)],
         "interface": plan.site.node.interface,
         "rendezvous": str(attempt.rendezvous),
-        "rendezvous_timeout_s": STAGING_TIMEOUT_S if _stages(plan) else RENDEZVOUS_TIMEOUT_S,
+        "rendezvous_timeout_s": RENDEZVOUS_TIMEOUT_S,
         "token": secrets.token_hex(TOKEN_BYTES),
         "done": str(attempt.done),
         "mean_time_to_failure_s": plan.mean_time_to_failure_s,
@@ -77,8 +76,3 @@ def configuration(plan: Plan, run: RunFolder, attempt: Attempt) -> dict[str, obj
 def _job_until_s(plan: Plan) -> float:
     """When the job of an attempt that begins now is over: a held allocation may last longer than the attempt."""
     return max(time.time() + plan.run.time_s, allocation.until_s() or 0.0)
-
-
-def _stages(plan: Plan) -> bool:
-    data = plan.run.train.data
-    return data.name == "tar-shards" and bool(data.options.get("local"))

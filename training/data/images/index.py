@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from torusrun.training.files import lock
+from torusrun.training.files.staged import source
 from torusrun.training.files.trusted import open_own, open_own_folder, put
 from torusrun.training.reporting.output import warn
 
@@ -80,7 +81,7 @@ def _unkept(index: Index, error: Exception) -> Index:
 
 
 def _place(kind: str, root: Path) -> Path:
-    return folder() / f"{kind}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:24]}.index"
+    return folder() / f"{kind}-{hashlib.sha256(os.fsencode(os.path.realpath(source(root)))).hexdigest()[:24]}.index"
 
 
 def _digest(stamps: Any) -> str:

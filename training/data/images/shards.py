@@ -36,7 +36,6 @@ class Shards:
 
     def __init__(self, root: Path, half: str, found: Index, stamps: Stamps) -> None:
         self.root, self.stamps = root, stamps
-        self._folder = root  # of the shards, or of their copies
         self._descriptors: list[int] = []
         self._names = found.names[half]
         numbers = found.numbers
@@ -51,7 +50,7 @@ class Shards:
 
     def name(self, sample: int) -> str:
         """The image's shard, and its member there."""
-        shard = self._folder / self._names[self._shard(sample)]
+        shard = self.root / self._names[self._shard(sample)]
         try:
             header = self._read(sample, self._begins[sample] - HEADER_BYTES, NAME_BYTES)
         except OSError:
@@ -66,20 +65,16 @@ class Shards:
         size = self._sizes[sample]
         return self._read(sample, self._begins[sample], size if most < 0 else min(size, most))
 
-    def read_from(self, folder: Path) -> None:
-        """Read the shards in this folder; they stay open if the process has enough descriptors. Raises OSError.
-
-        It must be called before the first `read`.
-        """
-        self._folder = folder
+    def keep_open(self) -> None:
+        """Open all shards if the process has enough descriptors. Raises OSError."""
         if len(self._names) <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4:
-            self._descriptors = [_descriptor(folder / name) for name in self._names]
+            self._descriptors = [_descriptor(self.root / name) for name in self._names]
 
     def _read(self, sample: int, begin: int, size: int) -> bytes:
         shard = self._shard(sample)
         if self._descriptors:
             return _part(self._descriptors[shard], size, begin)
-        descriptor = _descriptor(self._folder / self._names[shard])
+        descriptor = _descriptor(self.root / self._names[shard])
         try:
             return _part(descriptor, size, begin)
         finally:

@@ -104,10 +104,6 @@ def check_options(data: DataKeys) -> None:
     root = options.get("root")
     if root and not (isinstance(root, str) and "$" in root):
         folder_of(root)
-    local = options.get("local")
-    if local not in (None, "") and not (isinstance(local, str) and local.startswith(("/", "~", "$"))):
-        wanted = "the absolute path of a folder on each node, from / or from a variable as $TORUSRUN_SCRATCH on"
-        raise _wrong("local", wanted, local)
     for name in COUNTS:
         if (count := options.get(name)) is not None and (type(count) is not int or count < 1):
             raise _wrong(name, "a whole number from 1 on", count)

@@ -25,6 +25,7 @@ import os
 TYPE_CHECKING = False  # without `typing`: it is not imported before cli/main.py has cleaned the path
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
     import torch
@@ -45,7 +46,7 @@ if not os.path.isdir(os.path.join(_FOLDER, "training")):
     __path__.append(os.path.dirname(os.path.dirname(os.path.dirname(_FOLDER))))
 
 _OF_VERBS = ("Run", "dry_run", "open_run", "open_sweep", "plan", "plan_sweep", "submit", "sweep")
-__all__ = ["LATER", "Checkpoints", "__version__", "torus_hook", *_OF_VERBS]
+__all__ = ["LATER", "Checkpoints", "__version__", "staged", "torus_hook", *_OF_VERBS]
 LATER = 75  # an exit code (EX_TEMPFAIL) for `exit_codes: {later: [75]}`: stopped after a checkpoint, to continue
 
 
@@ -66,6 +67,18 @@ def torus_hook(grid: tuple[int, ...] | None = None) -> Callable[[Any, Any], torc
 
     hook.torus = torus  # type: ignore[attr-defined]
     return hook
+
+
+def staged(path: str | os.PathLike[str]) -> Path:
+    """This node's copy of `path`, if the run stages it or a folder above it; else `path`, as outside of a run.
+
+    Raises ValueError if the list of the copies is damaged, or not this user's own.
+    """
+    from pathlib import Path
+
+    from torusrun.training.files.staged import local
+
+    return local(Path(path))
 
 
 def __dir__() -> list[str]:
