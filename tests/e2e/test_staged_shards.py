@@ -11,6 +11,7 @@ site: {site}
 time: 5m
 {stage}train:
   data: {{name: tar-shards, options: {{root: {root}}}, size: 24}}
+  model: resnet-small
   epochs: 2
   batch: 8
 """
@@ -24,7 +25,7 @@ def test_a_training_on_staged_shards_has_the_bits_of_one_on_the_shards_themselve
     def trained(site: str, stage: str) -> tuple[Path, str]:
         local.put("shards.yaml", SPEC.format(site=site, stage=stage, root=shards))
         run = local.succeeds("submit", "shards.yaml", "--wait", *TWO_RANKS).stdout.split()[0]
-        logs = local.succeeds("logs", run).stdout
+        logs = local.succeeds("logs", run, "--all").stdout
         return Path(local.view(run)["folder"]), logs
 
     plain, by_source = trained("site.yaml", "")

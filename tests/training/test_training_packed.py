@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 from collections import Counter
@@ -81,6 +82,18 @@ def test_a_damaged_file_is_refused(tmp_path: Path, chance: Random) -> None:
 def test_a_data_set_that_is_not_prepared_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"`torusrun data get mnist --into {tmp_path}` prepares it"):
         Named(SOURCES["mnist"]).build(seed=1, root=str(tmp_path))
+
+
+def test_the_nodes_copy_of_a_packed_file_is_read(
+    tmp_path: Path, chance: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, images = packed(tmp_path, chance)
+    (tmp_path / source.file).rename(tmp_path / "copy")
+    (tmp_path / "paths.json").write_text(json.dumps({str(tmp_path / source.file): str(tmp_path / "copy")}))
+    monkeypatch.setenv("TORUSRUN_STAGED", str(tmp_path))
+    staged = Named(source).build(seed=1, root=str(tmp_path))
+    samples = [(0, sample) for sample in range(source.facts.train_samples)]
+    assert torch.equal(staged.train_batch(samples)[0], images.train_batch(samples)[0])
 
 
 def test_training_images_are_moved_and_mirrored_by_seed_epoch_and_sample(tmp_path: Path, chance: Random) -> None:

@@ -126,6 +126,15 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         load_weights(Net(), ModelKeys(weights="/nowhere/w.safetensors"))
 
 
+def test_the_nodes_copy_of_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, model = Net(), Net()
+    safetensors.write(tmp_path / "copy", given.state_dict(), {})
+    (tmp_path / "paths.json").write_text(json.dumps({"/nowhere/w.safetensors": str(tmp_path / "copy")}))
+    monkeypatch.setenv("TORUSRUN_STAGED", str(tmp_path))
+    load_weights(model, ModelKeys(weights="/nowhere/w.safetensors"))
+    assert torch.equal(model.fc.weight, given.fc.weight)
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_checkpoint_is_exported_and_another_training_starts_from_it(
     group: None, tmp_path: Path, named: bool, capsys: pytest.CaptureFixture[str]
