@@ -96,6 +96,8 @@ def test_every_host_gets_the_same_bits_and_one_reads_the_shared_disk(cluster: Cl
         assert Path(copy).parent == cluster.node(host)
         assert (Path(copy) / "large").read_bytes() == LARGE and (Path(copy) / "sub/link").read_text() == "small"
         assert (cluster.node(host) / "run-r" / "data" / "sub" / "small").read_text() == "small"
+        for name in (".", "large", "sub"):
+            assert (copy / Path(name)).stat().st_mtime_ns == (cluster.source / name).stat().st_mtime_ns
     record = cluster.record()
     assert list(record["done"]) == HOSTS and record["written_bytes"] == record["to_write_bytes"] > 3 * len(LARGE)
     assert len({str(done["sha256"]) for done in record["done"].values()}) == 1

@@ -82,7 +82,7 @@ def packed(path: str) -> Iterator[bytes]:
 def _pieces(path: str) -> Iterator[bytes]:
     for found in walk(path):
         member, mode = tarfile.TarInfo(found.name), found.status.st_mode
-        member.mtime = int(found.status.st_mtime)
+        member.uname = str(found.status.st_mtime_ns)  # exactly: indexes of data know their files by it
         member.mode = stat.S_IMODE(mode) & 0o777 | (0o600 if found.is_file else 0o700)
         member.type = tarfile.REGTYPE if found.is_file else tarfile.SYMTYPE if found.link else tarfile.DIRTYPE
         member.size, member.linkname = found.status.st_size if found.is_file else 0, found.link
@@ -133,7 +133,7 @@ def unpacked(blocks: Iterator[bytes], folder: Path, read: Callable[[bytes], obje
     while stream.read(BLOCK_BYTES):  # to its end, for its checksum
         pass
     for name in reversed(made):  # a folder's own time changes with each file in it
-        os.utime(folder / name, (made[name].mtime, made[name].mtime))
+        os.utime(folder / name, ns=_times_ns(made[name]))
         os.chmod(folder / name, made[name].mode & 0o777)
 
 
@@ -161,6 +161,10 @@ def _write(
                 file.write(piece)
             file.flush()
             os.fchmod(file.fileno(), member.mode & 0o777)
-            os.utime(file.fileno(), (member.mtime, member.mtime))
+            os.utime(file.fileno(), ns=_times_ns(member))
     else:
         raise SiteError(f"the stream has something that is no file, folder or link: {member.name!r}")
+
+
+def _times_ns(member: tarfile.TarInfo) -> tuple[int, int]:
+    return int(member.uname), int(member.uname)
