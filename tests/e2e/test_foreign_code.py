@@ -83,13 +83,6 @@ def test_a_run_submitted_from_a_shared_folder_is_the_users_own(
     assert view["state"] == "COMPLETED" and view["accuracy"] > 0.5, "the training itself must have run"
 
 
-def test_verbs_in_a_shared_folder_run_nothing_of_it(local: Local, shared: Path, torusrun: Path) -> None:
-    for verb in (["status"], ["examples"], ["plan", str(ROOT / "examples" / "digits.yaml")]):
-        said = subprocess.run([torusrun, *verb], cwd=shared, env=local.env, text=True, capture_output=True, timeout=60)
-        assert said.returncode == 0, said.stderr
-    assert not pwned(shared)
-
-
 def test_an_empty_entry_of_the_search_path_is_not_the_working_directory(
     local: Local, shared: Path, torusrun: Path
 ) -> None:
