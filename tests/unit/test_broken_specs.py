@@ -225,3 +225,16 @@ def test_of_many_mistakes_the_first_are_reported(home: Path, tmp_path: Path, cap
     (tmp_path / "run.yaml").write_text(GOOD + "".join(f"k{i}: 1\n" for i in range(1000)))
     lines = refuses(capsys, "plan", str(tmp_path / "run.yaml")).splitlines()
     assert len(lines) == 31 and lines[-1] == "and 970 more mistakes"
+
+
+@pytest.mark.parametrize(
+    ("keys", "instead"),
+    [
+        ("train: {epochs: 2, phases: [{until: 2, nodes: 1}]}", "`torusrun resume RUN --nodes N` continues"),
+        ("train: {mlperf_log: true}", "metrics.jsonl has"),
+        ("train: {}\nsweep: {train.batch: [32], study: optuna, trials: 3}", "a program asks Optuna itself"),
+    ],
+)
+def test_a_key_that_is_gone_names_the_other_way(home: Path, capsys: Capsys, keys: str, instead: str) -> None:
+    (home / "run.yaml").write_text(f"name: x\nsite: local\n{keys}\n")
+    assert instead in refuses(capsys, "plan", str(home / "run.yaml"))
