@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from torusrun.orchestrator.forecast import constants
-from torusrun.orchestrator.forecast.interval import Factor, Interval
+from torusrun.orchestrator.forecast.interval import Factor, Interval, together
 from torusrun.training.recipe.facts import Variant
 
 BEST_KNOWN = "h200"  # the card with the most measured programs, of which the others' are made
@@ -54,12 +54,13 @@ def factors(known: Variant, chosen: Variant, units: Collection[str], where: Wher
     same = replace(known, passes=1) == replace(chosen, passes=1)
     if where in ("host", "card"):
         reasons.append(_around(OTHER_HOST, "other_host"))
-    if not same and where in ("gpu", "card"):
-        reasons.append(_around(OTHER_PROGRAM.format(_words(chosen), _words(known)), "other_gpu"))
-    elif not same and where == "processor":
-        reasons.append(_around(PROCESSOR.format(_words(chosen), _words(known)), "processor"))
-    if where != "processor" and _known(_with_units(chosen, units)) is None:
-        reasons.append(_around(NOT_MEASURED.format(_words(chosen)), "not_measured"))
+    elsewhere = ["other_gpu"] if not same and where in ("gpu", "card") else []
+    if where == "processor":
+        reasons += [_around(PROCESSOR.format(_words(chosen), _words(known)), "processor")] if not same else []
+    elif _known(_with_units(chosen, units)) is None:
+        reasons.append(_around(NOT_MEASURED.format(_words(chosen)), "not_measured", *elsewhere))
+    elif elsewhere:
+        reasons.append(_around(OTHER_PROGRAM.format(_words(chosen), _words(known)), *elsewhere))
     return tuple(reasons)
 
 
@@ -83,9 +84,9 @@ def _rate(chosen: Variant) -> float:
     return rate
 
 
-def _around(why: str, name: str) -> Factor:
-    times = constants.number(constants.table("programs")[name])
-    return Factor(why, Interval(1 / times, times))
+def _around(why: str, *names: str) -> Factor:
+    known = (constants.number(constants.table("programs")[name]) for name in names)
+    return Factor(why, together(Interval(1 / times, times) for times in known))
 
 
 BACKWARD_SHARE = 2 / 3

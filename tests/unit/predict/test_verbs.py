@@ -203,8 +203,9 @@ def test_what_was_measured_on_an_h200_alone_is_doubtful_on_an_h100(home: Path, c
     assert any("on one card" in why for why in said) and any("tf32 beside bf16 was measured on" in why for why in said)
 
 
-def test_what_was_not_measured_on_an_h200_is_made_of_what_was(home: Path, capsys: Said) -> None:
-    found = with_keys(capsys, "h200", "train.precision=fp16", "train.compile=true")
+@pytest.mark.parametrize("gpu", ["h200", "h100"])
+def test_what_was_not_measured_on_an_h200_is_made_of_what_was(home: Path, capsys: Said, gpu: str) -> None:
+    found = with_keys(capsys, gpu, "train.precision=fp16", "train.compile=true")
     said = [doubt["why"] for doubt in found["doubts"]]
     assert any("measured nowhere" in why for why in said) and not any("another GPU" in why for why in said)
 
