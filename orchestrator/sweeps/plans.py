@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import yaml
+
 from torusrun.orchestrator import schedulers
 from torusrun.orchestrator.base.errors import UserError
-from torusrun.orchestrator.keys.combinations import Member, in_words, members, with_option
 from torusrun.orchestrator.keys.load import RunSource, load
+from torusrun.orchestrator.keys.nodes import KeyValue, clipped, compose, form, mark_of
 from torusrun.orchestrator.keys.paths import absolute
+from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.keys.sweep import MEMBERS, SweepKeys
+from torusrun.orchestrator.keys.sweep import KEY, MEMBERS, MOST_MEMBERS, SweepKeys
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.folder.sweep_folder import SweepFolder
 from torusrun.orchestrator.run.plan.plan import Plan, new_id, plan
 from torusrun.training.counted import counted
+from torusrun.training.recipe.near import did_you_mean
+
+Member = tuple[KeyValue, ...]
+NOT_SWEPT = {
+    "name": "all members have the sweep's name",
+    "site": "all members are at one site: submit a sweep for each",
+    "sweep": "a member is one run",
+    "study": "a program asks Optuna itself (docs/guides/sweeps.md)",
+}
+HOW = "a list of values, as in [64, 128]"
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ def plan_sweep(
     """
     loaded = load(path, site=site, settings=settings)
     sweep = _with_options(loaded.run.sweep or SweepKeys(), asked or SweepOptions())
-    combinations = members(sweep)
+    combinations = _combinations(sweep)
     folder = SweepFolder(absolute(loaded.site.runs) / (sweep_id or new_id(loaded.run.name)))
     planned = tuple(_planned(path, site, settings, folder, combinations, later))
     alone = schedulers.get(loaded.site.scheduler).traits.one_machine
@@ -80,7 +94,7 @@ def _with_options(sweep: SweepKeys, asked: SweepOptions) -> SweepKeys:
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise UserError(f"--sweep {twice[0]}: it is given twice; write all its values in one option")
     for text in asked.values:
-        sweep = with_option(sweep, text)
+        sweep = _with_option(sweep, text)
     if asked.at_once is None:
         return sweep
     if wrong := MEMBERS.complaint(asked.at_once):
@@ -103,7 +117,7 @@ def _planned(
         try:
             made = plan(path, site=site, settings=[*settings, *member], run_id=run.run_id, later=later)
         except UserError as error:
-            wrong.append(f"member {number} ({in_words(member)}):\n{error}")
+            wrong.append(f"member {number} ({_in_words(member)}):\n{error}")
             continue
         yield PlannedMember({one.key: one.text for one in member}, replace(made, folder=run.folder))
     if wrong:
@@ -117,3 +131,73 @@ def one_of(planned: PlannedSweep) -> Plan:
     if any(member.plan.code != plan.code for member in planned.members):
         raise UserError(f"through {planned.site.host} all members of a sweep have the same code: leave 'code' out")
     return replace(plan, run_id=planned.folder.sweep_id)
+
+
+def _with_option(sweep: SweepKeys, text: str) -> SweepKeys:
+    """The sweep with the values of `--sweep KEY=A,B,C`. Raises SpecError if it cannot be read."""
+    name = f"--sweep {clipped(text)}"
+    key, equals, values = text.partition("=")
+    if not equals or not values.strip():
+        raise _wrong(Mark(name), "write it as KEY=A,B,C, as in --sweep train.optimizer.lr=0.1,0.2")
+    try:
+        KEY.parse(key)
+    except ValueError as error:
+        raise _wrong(Mark(name), f"{shown(key)} {error}") from None
+    node = compose(values if values.lstrip().startswith("[") else f"[{values}]", name)
+    assert node is not None  # the text is not blank
+    return replace(sweep, values={**sweep.values, key: node})
+
+
+def _combinations(sweep: SweepKeys) -> list[Member]:
+    """The settings of every member, in order: the last key varies fastest.
+
+    Raises SpecError for values that cannot be read, for two equal members, and for too many.
+    """
+    for key, node in sweep.values.items():
+        if why := NOT_SWEPT.get(key.partition(".")[0]):
+            raise _wrong(mark_of(node), f"{shown(key)} cannot differ between members: {why}")
+    axes = [[KeyValue(key, value) for value in _values(key, node)] for key, node in sweep.values.items()]
+    if not axes:
+        raise _wrong(Mark("sweep"), f"it has no values; give a key {HOW}")
+    total = math.prod(map(len, axes))
+    if total > MOST_MEMBERS:
+        raise _wrong(Mark("sweep"), f"{total:,} combinations are more than {MOST_MEMBERS:,}")
+    made = [_combination(axes, number) for number in range(total)]
+    _refuse_equal(made)
+    return made
+
+
+def _combination(axes: Sequence[Sequence[KeyValue]], number: int) -> Member:
+    """Combination `number` of one setting from each axis."""
+    settings: list[KeyValue] = []
+    for axis in reversed(axes):
+        number, place = divmod(number, len(axis))
+        settings.append(axis[place])
+    return tuple(reversed(settings))
+
+
+def _values(key: str, node: yaml.Node) -> list[yaml.Node]:
+    """The values of one key."""
+    if isinstance(node, yaml.SequenceNode) and node.value:
+        return list(node.value)
+    given = "an empty list" if isinstance(node, yaml.SequenceNode) else form(node)
+    hint = did_you_mean(key, ("at_once",)) if "." not in key else ""
+    raise _wrong(mark_of(node), f"{shown(key)} must have {HOW}, not {given}{hint}")
+
+
+def _refuse_equal(members: Sequence[Member]) -> None:
+    seen: dict[tuple[tuple[str, str], ...], int] = {}
+    for number, member in enumerate(members):
+        same = seen.setdefault(tuple(sorted((setting.key, setting.text) for setting in member)), number)
+        if same != number:
+            where = mark_of(member[-1].node)
+            raise _wrong(where, f"members {same} and {number} are the same: {_in_words(member)}")
+
+
+def _in_words(member: Member) -> str:
+    """'train.lr=0.1, train.batch=64'."""
+    return ", ".join(f"{setting.key}={setting.text}" for setting in member)
+
+
+def _wrong(mark: Mark, message: str) -> SpecError:
+    return SpecError([Problem(mark, message)])
