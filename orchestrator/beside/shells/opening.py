@@ -44,10 +44,11 @@ def open_shell(folder: Path, host: str, argv: Sequence[str], *, terminal: bool, 
 
     Raises SiteError if the job does not start it, or if the connection breaks.
     """
-    size = shutil.get_terminal_size() if terminal else os.terminal_size((0, 0))  # never 0 for a terminal
+    size = shutil.get_terminal_size()
+    columns, rows = (size.columns or 80, size.lines or 24) if terminal else (0, 0)  # Python 3.10 says 0 for unknown
     with socket.create_server(("", 0), backlog=MOST_LINKS) as listener:
         port, secret = listener.getsockname()[1], secrets.token_hex(32)
-        asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, size.lines, size.columns)
+        asked = ShellRequest(host, tuple(argv), addresses(), network(), port, secret, rows, columns)
         with requests.left(asked, folder) as path:
             connection = _connected(listener, asked, path)
     with raw(terminal) as resized:
