@@ -84,6 +84,7 @@ def attempts(checkout: Path) -> dict[str, int]:
 
 @pytest.mark.timeout(3600)  # all pages, one after the other: 5 minutes on two idle cores, 20 on busy ones
 def test_every_command_runs_in_a_fresh_shell(checkout: Path) -> None:
+    pytest.importorskip("torch")
     known: set[str] = set()
     for page in PAGES:
         commands = "".join(blocks(page, "sh"))
@@ -127,6 +128,7 @@ def test_what_is_not_executed_has_a_reason_and_valid_options() -> None:
 
 
 def test_the_python_of_the_readme_runs(checkout: Path) -> None:
+    pytest.importorskip("torch")
     (block,) = blocks(README, "python")
     said = typed(f"{ACTIVATE}python - <<'END'\n{block}END\n", checkout)
     assert said.returncode == 0 and said.stdout.startswith("COMPLETED 0."), said.stdout

@@ -211,7 +211,8 @@ def test_the_python_programs_are_valid_and_import_nothing_of_ours() -> None:
 @pytest.mark.parametrize("program", ["programs/ddp.py", "checkpoints/saved_ddp.py"])
 def test_no_thread_of_the_group_is_left_when_ddp_ends(program: str, tmp_path: Path) -> None:
     """A thread that needs Python while it ends aborts the process."""
-    pytest.importorskip("sklearn")
+    for package in ("torch", "sklearn"):
+        pytest.importorskip(package)
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "GLOO_SOCKET_IFNAME": "lo"}
     meeting |= {"RANK": "0", "WORLD_SIZE": "1"}
     command = [sys.executable, "-c", THREADS, str(PROGRAMS.parent / program), "--steps", "2"]
