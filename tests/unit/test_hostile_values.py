@@ -39,7 +39,7 @@ ACTIVATES = ("module", "source", "conda", "spack", "mamba", "micromamba")
 KEPT = ("runs", "python", "scheduler", "setup")  # setup is shell, not a value
 PLACES = [replace(at, key=("run", *at.key)) for at in hostile.places(RunSpec) if at.key[0] != "setup"]
 PLACES += [replace(at, key=("site", *at.key)) for at in hostile.places(Site) if at.key[0] not in KEPT]
-SEVERAL = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SEVERAL = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def words(name: str, line: str) -> list[str]:
@@ -139,7 +139,7 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
         assert not list(folder.rglob("pwned")) and not Path("pwned").exists()
 
     SEVERAL(given(hostile.planted(base, PLACES))(read_and_rendered))()
-    assert len(accepted) > 5, "the text was too wild to try anything"
+    assert len(accepted) > 20, "the text was too wild to try anything"
     for document in tricks(base):
         read_and_rendered(document)
 
@@ -182,7 +182,7 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
         assert not (tmp_path / "pwned").exists()
 
     planted = given(hostile.planted(base, hostile.places(ImageFile)), st.sampled_from(variants))
-    settings(SEVERAL, max_examples=150)(planted(read_and_rendered))()
+    SEVERAL(planted(read_and_rendered))()
     for trick in filter(str.isprintable, hostile.PRINTABLE):
         read_and_rendered({**base, "environment": {"V": f"a{trick}b"}}, Variant())
-    assert len(accepted) > 10, "the text was too wild to try anything"
+    assert len(accepted) > 20, "the text was too wild to try anything"
