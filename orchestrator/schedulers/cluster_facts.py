@@ -37,6 +37,9 @@ class Queue:
     closed: str = ""  # why it takes no jobs; '' if it does
     environments: tuple[str, ...] = ()  # the names of its ways to ask for nodes
     free: int | None = None  # nodes without a job, None if the scheduler does not say
+    least: Mapping[str, float] = field(default_factory=dict)  # of a job in all: time_s, nodes, cpus, gpus, memory_bytes
+    most: Mapping[str, float] = field(default_factory=dict)  # the same
+    ends: tuple[Queue, ...] = ()  # of a queue that passes its jobs on: those that may take them
 
     @property
     def kind(self) -> NodeKind | None:

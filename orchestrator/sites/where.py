@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
@@ -23,6 +23,12 @@ from torusrun.training.counted import counted
 
 NOW, LATER, POSSIBLE, NOT_KNOWN, NEVER = "now", "later", "can start", "not known", "never"
 BEST_FIRST = (NOW, LATER, POSSIBLE, NOT_KNOWN, NEVER)
+OF_NODES: Mapping[str, Callable[[float], str]] = {
+    "cpus": lambda number: counted(int(number), "core"),
+    "gpus": lambda number: counted(int(number), "GPU"),
+    "memory_bytes": lambda number: f"{number / 2**30:.1f} GiB",
+}
+SAID = {"time_s": duration, "nodes": lambda number: counted(int(number), "node"), **OF_NODES}
 SOON_S = 60.0  # an estimated start within this time is now: Slurm estimates to the minute
 
 
@@ -123,26 +129,47 @@ def _answer(asked: Client, script: str, request: Request) -> tuple[str, float | 
 
 def misfit(queue: Queue, request: Request) -> str:
     """Why a queue with these limits cannot run the job, in words; '' if no limit that it reports is in the way."""
-    if queue.closed:
-        return queue.closed
-    if queue.time_s is not None and request.time_s > queue.time_s:
-        return f"its longest job is {duration(queue.time_s)}, the run asks for {duration(request.time_s)}"
-    if queue.nodes is not None and request.nodes > queue.nodes:
-        return f"its largest job has {counted(queue.nodes, 'node')}, the run asks for {request.nodes}"
+    ends = {end.name: _beyond(end, request) for end in queue.ends}
+    nowhere = "; ".join(f"{name}: {why}" for name, why in ends.items()) if all(ends.values()) else ""
+    return queue.closed or _beyond(queue, request) or nowhere
+
+
+def _beyond(queue: Queue, request: Request) -> str:
+    """As `misfit`, by the limits of the queue itself."""
+    asked = _in_all(request)
+    most = {"time_s": queue.time_s, "nodes": queue.nodes, **queue.most}
+    for key, number in asked.items():
+        limit, least = most.get(key), queue.least.get(key, 0)
+        if limit is not None and number > limit:
+            longest = "longest job is" if key == "time_s" else "largest job has"
+            return f"its {longest} {SAID[key](limit)}, the run asks for {SAID[key](number)}"
+        if number < least:
+            shortest = "shortest job is" if key == "time_s" else "smallest job has"
+            return f"its {shortest} {SAID[key](least)}, the run asks for {SAID[key](number)}"
     if request.ask or not queue.kinds:  # the site's own words may name other nodes
         return ""
     fitting = sum(kind.nodes for kind in queue.kinds if _fits(kind, request))
     if fitting >= request.nodes:
         return ""
-    each = [counted(request.ranks_per_node * request.cpus_per_rank, "core")]
-    each += [counted(request.gpus_per_node, "GPU")] if request.gpus_per_node else []
-    each += [f"{request.memory_bytes / 2**30:.0f} GiB"] if request.memory_bytes else []
-    return f"it has {counted(fitting, 'node')} with {' and '.join(each)}, the run asks for {request.nodes}"
+    each = " and ".join(SAID[key](number / request.nodes) for key, number in asked.items() if key in OF_NODES)
+    return f"it has {counted(fitting, 'node')} with {each}, the run asks for {request.nodes}"
+
+
+def _in_all(request: Request) -> dict[str, float]:
+    """What all nodes of a job have together, by the keys of Queue.most; a site's own words may name other nodes."""
+    each = {
+        "cpus": request.ranks_per_node * request.cpus_per_rank,
+        "gpus": request.gpus_per_node,
+        "memory_bytes": request.memory_bytes,
+    }
+    of_nodes = {} if request.ask else {key: request.nodes * number for key, number in each.items() if number}
+    return {"time_s": request.time_s, "nodes": request.nodes, **of_nodes}
 
 
 def _fits(kind: NodeKind, request: Request) -> bool:
     return (
         kind.gpus >= request.gpus_per_node
+        and (not request.gpu_type or kind.gpu_type in (None, request.gpu_type))
         and (kind.cpus is None or kind.cpus >= request.ranks_per_node * request.cpus_per_rank)
         and (kind.memory_bytes is None or not request.memory_bytes or kind.memory_bytes >= request.memory_bytes)
     )

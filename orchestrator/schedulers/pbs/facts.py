@@ -6,9 +6,12 @@ text.
 
 from __future__ import annotations
 
+import contextlib
+import grp
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.model import Tree
@@ -23,18 +26,21 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     size_bytes,
 )
 from torusrun.orchestrator.schedulers.interface import SwitchSource
+from torusrun.orchestrator.schedulers.words import user_name
 
 QUEUES = ("qstat", "-Q", "-f")
 SERVER = ("qstat", "-B", "-f")
 CLOSED = {"enabled": "it is disabled", "started": "it is stopped"}
+LIMITED = {"nodect": "nodes", "ncpus": "cpus", "ngpus": "gpus", "walltime": "time_s", "mem": "memory_bytes"}
+READ = {"walltime": duration_s, "mem": size_bytes}
 Record = Mapping[str, str]
 NODES = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources
 RESOURCE = "resources_available."
 SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 
 
-def describe(ask: Ask) -> ClusterFacts:
-    """Query PBS. Raises SiteError if it does not list its queues."""
+def describe(ask: Ask, own: Mapping[str, Collection[str]] | None = None) -> ClusterFacts:
+    """Query PBS for this user, or one with `own` names. Raises SiteError if it does not list its queues."""
     listed = records(ask(QUEUES), "Queue: ")
     (server, *_) = [*records(ask(SERVER), "Server: ").values(), {}]
     _check_family(server)
@@ -42,7 +48,7 @@ def describe(ask: Ask) -> ClusterFacts:
     resources = frozenset(name for vnode in vnodes.values() for name in resources_of(vnode))
     return ClusterFacts(
         f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
-        Queues(listed, vnodes, server).all(),
+        Queues(listed, vnodes, server, own or _own_names()).all(),
         server.get("server_host"),
         resources=resources,
         topology={"source": "pbs"} if SWITCH in resources else None,
@@ -84,11 +90,12 @@ def _vnodes(ask: Ask) -> tuple[Mapping[str, Record], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues of a server and their vnodes, with the server's attributes."""
+    """The queues of a server and their vnodes, the server's attributes, and this `user` with its `group`s."""
 
     listed: Mapping[str, Record]
     vnodes: Mapping[str, Record]
     server: Record
+    own: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def all(self) -> tuple[Queue, ...]:
         """All queues. Raises SiteError if there are none."""
@@ -106,18 +113,28 @@ class Queues:
             closed.append("only routing queues lead to it")
         if shut and len(shut) == len(ends):
             closed += [f"it leads to {end}, and {' and '.join(why)}" for end, why in shut.items()]
-        reached = [self.listed[end] for end in ends if end not in shut]
+        open_ends = tuple(self.queue(end) for end in ends if end not in shut and end != name)
         nodes = {name: vnode for end in ends for name, vnode in self.vnodes_of(end).items()}
-        limit = _limit(record, reached, "nodect", lambda text: int(text) if text.isdecimal() else None)
+        most = self.limits(record, "resources_max")
+        limit = _widest("nodes", most, open_ends)
         return Queue(
             name,
             counted(_kind([*map(resources_of, host)]) for host in _hosts(nodes)),
-            _limit(record, reached, "walltime", duration_s),
+            _widest("time_s", most, open_ends),
             int(limit) if limit is not None else None,
             name == self.server.get("default_queue"),
             " and ".join(closed),
             free=sum(map(_is_free, _hosts(nodes))),
+            least=self.limits(record, "resources_min"),
+            most=most,
+            ends=open_ends,
         )
+
+    def limits(self, record: Record, of: str) -> dict[str, float]:
+        """The limits of a job in a queue: its own, and for other resources the server's."""
+        said = {key: text for key in LIMITED if (text := {**self.server, **record}.get(f"{of}.{key}"))}
+        read = {LIMITED[key]: READ.get(key, _number)(text) for key, text in said.items()}
+        return {name: limit for name, limit in read.items() if limit is not None}
 
     def leads_to(self, name: str, passed: tuple[str, ...] = ()) -> list[str]:
         """The execution queues of this server that a job in this queue can reach: itself, or a routing queue's ends."""
@@ -133,8 +150,13 @@ class Queues:
         return list(ends)
 
     def closed(self, record: Record) -> list[str]:
-        """Why a queue takes no jobs, submitted to it or routed; [] if it does. Access lists are not read."""
-        return [why for key, why in CLOSED.items() if record.get(key) == "False"]
+        """Why a queue takes no jobs of this user, submitted to it or routed; [] if it does.
+
+        Access lists of hosts are not read: the server may know this host by another name.
+        """
+        lists = [f"acl_{kind}s" for kind, names in self.own.items() if _left_out(record, kind, names)]
+        shut = [why for key, why in CLOSED.items() if record.get(key) == "False"]
+        return [*shut, *(f"its {listed} leave you out" for listed in lists)]
 
     def vnodes_of(self, name: str) -> dict[str, Record]:
         """The vnodes bound to an execution queue; if there are none, all that are bound to no queue."""
@@ -142,14 +164,38 @@ class Queues:
         return bound or {vnode: record for vnode, record in self.vnodes.items() if not _bound(record)}
 
 
-def _limit(
-    record: Record, reached: Iterable[Record], resource: str, read: Callable[[str], float | None]
-) -> float | None:
+def _number(text: str) -> float | None:
+    return float(text) if text.isdecimal() else None
+
+
+def _left_out(record: Record, kind: str, names: Collection[str]) -> bool:
+    """Whether a queue's access list of this kind has none of `names` or refuses one: the first entry counts.
+
+    As acl_check in OpenPBS's attr_fn_acl.c. The hosts in entries such as alice@login1 are not read.
+    """
+    admitted = record.get(f"acl_{kind}_enable") != "True"
+    for entry in () if admitted else _words(record.get(f"acl_{kind}s", "")):
+        name, _, host = entry.lstrip("+-").partition("@")
+        if name in names and (host in ("", "*") or not entry.startswith("-")):
+            return entry.startswith("-")
+        admitted = entry == "+" if entry in ("+", "-") else admitted
+    return not admitted
+
+
+def _own_names() -> dict[str, Collection[str]]:
+    """The names by which access lists know this user."""
+    me, groups = user_name(), []
+    for number in os.getgrouplist(me, os.getgid()):
+        with contextlib.suppress(KeyError):  # some have no name
+            groups.append(grp.getgrgid(number).gr_name)
+    return {"user": [me], "group": groups}
+
+
+def _widest(name: str, most: Mapping[str, float], ends: Sequence[Queue]) -> float | None:
     """The most that a job may ask for, by the queue's own limit and the widest of the queues that it leads to."""
-    own, *others = (read(each.get(f"resources_max.{resource}", "")) for each in (record, *reached))
-    known = [other for other in others if other is not None]
-    widest = max(known) if known and len(known) == len(others) else None
-    return min((limit for limit in (own, widest) if limit is not None), default=None)
+    known = [end.most[name] for end in ends if name in end.most]
+    widest = [max(known)] if known and len(known) == len(ends) else []
+    return min([*widest, *([most[name]] if name in most else [])], default=None)
 
 
 def _bound(vnode: Record) -> list[str]:

@@ -180,5 +180,5 @@ def _chunks(request: Request) -> tuple[str, ...]:
             raise UserError(f"{wrong}; write NAME=VALUE, or several with ':' between them")
         chunk += f":{request.constraint}"
     placed = any(re.match(r"-l\s+place=", option) for option in request.extra)  # PBS refuses a second one
-    place = "-l place=scatter:excl" if request.exclusive else "-l place=scatter"
-    return (f"-l select={chunk}", *(() if placed else (place,)))
+    sharing = {True: ":excl", False: ":shared", None: ""}[request.exclusive]  # without, as each node's `sharing` says
+    return (f"-l select={chunk}", *(() if placed else (f"-l place=scatter{sharing}",)))

@@ -59,4 +59,5 @@ GRIDENGINE_WITH_GPUS = recorded("gridengine/cluster", {**GRIDENGINE_FILES, "qhos
 PBS_FILES = {"qstat -Q -f": "queues.txt", "qstat -B -f": "server.txt", "pbsnodes -av": "nodes.txt"}
 PBS = recorded("openpbs/cluster", PBS_FILES)
 PBS_WITH_ROUTES = recorded("openpbs/routes", PBS_FILES)
+PBS_WITH_LIMITS = recorded("openpbs/limits", PBS_FILES)
 LOCAL = recorded("local", {"cat /proc/meminfo": "meminfo.txt", "nproc": "nproc.txt"})

@@ -132,7 +132,8 @@ def test_gpus_of_the_whole_cluster_are_those_of_no_host() -> None:
 
 
 def routes() -> dict[str, Queue]:
-    return {queue.name: queue for queue in pbs_cluster.describe(PBS_WITH_ROUTES).queues}
+    own = {"user": ["pbsuser"], "group": ["users"]}
+    return {queue.name: queue for queue in pbs_cluster.describe(PBS_WITH_ROUTES, own).queues}
 
 
 def test_pbs_reports_queues_and_what_closes_them() -> None:
@@ -159,7 +160,10 @@ def test_queues_that_take_no_jobs_are_closed() -> None:
     queues = routes()
     assert queues["exec_short"].closed == "only routing queues lead to it"
     assert queues["halted"].closed == "it is stopped"
-    assert not queues["chosen"].closed, "access lists are not read"
+    assert not queues["chosen"].closed and not queues["hosts"].closed, "access lists of hosts are not read"
+    assert queues["special"].closed == "its acl_users leave you out"
+    assert queues["physics"].closed == "its acl_groups leave you out"
+    assert queues["closed_route"].closed == "it leads to special, and its acl_users leave you out"
 
 
 def test_routes_in_a_circle_lead_nowhere() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.sites.recorded_clusters import PBS, SLURM, SLURM_WITHOUT_ACCOUNTS, recorded
+from tests.unit.sites.recorded_clusters import PBS, PBS_WITH_LIMITS, RECORDED, SLURM, SLURM_WITHOUT_ACCOUNTS, recorded
 from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs import facts as pbs
@@ -20,6 +20,7 @@ from torusrun.orchestrator.sites.where import BEST_FIRST, LATER, NEVER, NOW, POS
 
 REQUEST = Request("x", 4, 2, 3, 2, 64 * 2**30, 3600.0, None, None, Path("job.out"), Path("job.err"))
 KIND = NodeKind(8, 8, 128 * 2**30, 2, "v100")
+EACH = "6 cores and 2 GPUs and 64.0 GiB"
 QUEUE = Queue("main", (KIND,), 7200.0, 6)
 
 
@@ -30,20 +31,38 @@ QUEUE = Queue("main", (KIND,), 7200.0, 6)
         ({"closed": "its state is DOWN"}, "its state is DOWN"),
         ({"time_s": 1800.0}, "its longest job is 30.0 min, the run asks for 60.0 min"),
         ({"time_s": None, "nodes": None}, ""),
-        ({"nodes": 2}, "its largest job has 2 nodes, the run asks for 4"),
+        ({"nodes": 2}, "its largest job has 2 nodes, the run asks for 4 nodes"),
         ({"kinds": ()}, ""),
-        ({"kinds": (replace(KIND, nodes=3),)}, "it has 3 nodes with 6 cores and 2 GPUs and 64 GiB, the run asks for 4"),
+        (
+            {"kinds": (replace(KIND, nodes=3),)},
+            f"it has 3 nodes with {EACH}, the run asks for 4",
+        ),
         ({"kinds": (replace(KIND, nodes=3), replace(KIND, nodes=9, gpus=4))}, ""),
-        ({"kinds": (replace(KIND, gpus=0),)}, "it has 0 nodes with 6 cores and 2 GPUs and 64 GiB, the run asks for 4"),
+        (
+            {"kinds": (replace(KIND, gpus=0),)},
+            f"it has 0 nodes with {EACH}, the run asks for 4",
+        ),
         ({"kinds": (replace(KIND, cpus=None, memory_bytes=None),)}, ""),
+        ({"most": {"gpus": 7}}, "its largest job has 7 GPUs, the run asks for 8 GPUs"),
+        ({"most": {"memory_bytes": 2**30}}, "its largest job has 1.0 GiB, the run asks for 256.0 GiB"),
+        ({"most": {"cpus": 24, "gpus": 8}, "least": {"nodes": 4, "time_s": 3600}}, ""),
+        ({"least": {"nodes": 5}}, "its smallest job has 5 nodes, the run asks for 4 nodes"),
+        ({"least": {"time_s": 7200}}, "its shortest job is 2.0 h, the run asks for 60.0 min"),
+        ({"ends": (QUEUE, replace(QUEUE, name="few", nodes=1))}, ""),
+        (
+            {"ends": (replace(QUEUE, name="a", nodes=1), replace(QUEUE, name="b", least={"nodes": 9}))},
+            "a: its largest job has 1 node, the run asks for 4 nodes; "
+            "b: its smallest job has 9 nodes, the run asks for 4 nodes",
+        ),
     ],
 )
 def test_the_limits_of_a_queue_that_are_in_the_way(changed: dict[str, Any], why: str) -> None:
     assert misfit(replace(QUEUE, **changed), REQUEST) == why
 
 
-def test_the_earliest_start_comes_first_and_the_impossible_last() -> None:
+def test_the_earliest_start_comes_first_and_the_impossible_last(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s)
     places = [
         Place("a", "q", NOW),
         Place("b", "q", LATER, start_s=now_s + 100),
@@ -85,3 +104,41 @@ def test_pbs_nodes_with_jobs_or_out_of_service_are_not_free() -> None:
 
     before, after = ({queue.name: queue.free for queue in pbs.describe(each).queues} for each in (PBS, ask))
     assert sum(before.values()) > sum(after.values()), (before, after)  # type: ignore[arg-type]
+
+
+NO_ANSWER = {  # of qsub: what it says only later, or for another reason than a limit
+    "prod": "it routes: a job that none of its ends takes is dropped after qsub",
+    "toclosed": "the same",
+    "away": "the same",
+    "halted": "it takes jobs, and begins none",
+    "hosts": "the server may know this host by another name",
+    "maxq": "another job of the user may end",
+}
+
+
+def test_a_queue_that_pbs_refuses_is_never_and_no_other() -> None:
+    """The lines: nodes, time, queue and the answer of qsub to pbsuser, who asks for 2 cores, 2 GPUs and 2 GB a node."""
+    facts = pbs.describe(PBS_WITH_LIMITS, {"user": ["pbsuser"], "group": ["pbsuser"]})
+    queues = {queue.name: queue for queue in facts.queues}
+    answers = [line.split(" ", 3) for line in (RECORDED / "openpbs/limits/answers.txt").read_text().splitlines()]
+    assert len(answers) == 5 * len(queues) > 100
+    for nodes, time_limit, name, answer in answers:
+        hours, minutes, _ = map(int, time_limit.split(":"))
+        asked = {"nodes": int(nodes), "time_s": 3600.0 * hours + 60 * minutes, "cpus_per_rank": 1}
+        why = misfit(queues[name], replace(REQUEST, **asked, memory_bytes=2 * 2**30))
+        assert name in NO_ANSWER or ("qsub:" in answer) == bool(why), (name, asked, answer, why)
+
+
+def test_a_routing_queue_is_impossible_if_each_of_its_ends_is() -> None:
+    queues = {queue.name: queue for queue in pbs.describe(PBS_WITH_LIMITS, {"user": ["pbsuser"]}).queues}
+    small = replace(REQUEST, nodes=2, memory_bytes=None)
+    assert misfit(queues["prod"], small) == "", "xsmall takes it"
+    assert misfit(queues["prod"], replace(small, nodes=3, time_s=5 * 3600.0)) == "", "xlong takes it"
+    why = misfit(queues["prod"], replace(small, nodes=3))
+    assert "xsmall: its largest job has 2 nodes" in why and "xlong: its shortest job is 4.0 h" in why
+    assert "special" in misfit(queues["toclosed"], small) and misfit(queues["away"], small) == ""
+
+
+def test_gpus_of_another_type_do_not_fit() -> None:
+    assert misfit(QUEUE, replace(REQUEST, gpu_type="v100")) == ""
+    assert "it has 0 nodes" in misfit(QUEUE, replace(REQUEST, gpu_type="b200"))
