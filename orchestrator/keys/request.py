@@ -71,7 +71,9 @@ class Resources:
         texts: dict[str, str] = {}
         for field, named in self.named():
             value = getattr(self, field)
-            texts[named] = f"{value / 2**30:g} GiB" if field.endswith("_bytes") else str(value)
+            texts[named] = str(value)
+            if field.endswith("_bytes"):
+                texts[named] = f"{value / 2**30:g} GiB" if value >= 2**30 else f"{value / 2**20:g} MiB"
             if isinstance(value, tuple):
                 texts[named] = ", ".join(value)
             elif isinstance(value, bool):

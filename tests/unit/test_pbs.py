@@ -338,6 +338,8 @@ def test_a_site_asks_in_its_own_words_and_quotes_keep_a_value_together() -> None
     lines = PBS().directives(replace(REQUEST, extra=("-l place=scatter:excl",), gpu_type="v100"))
     assert [line for line in lines if "place=" in line] == ["#PBS -l place=scatter:excl"], "PBS refuses a second one"
     assert "#PBS -l select=4:ncpus=6:mpiprocs=2:ngpus=2:gpu_type=v100:mem=3072mb" in lines
+    for exclusive, sharing in ((True, ":excl"), (False, ":shared"), (None, "")):
+        assert f"#PBS -l place=scatter{sharing}" in PBS().directives(replace(REQUEST, exclusive=exclusive))
     lines = PBS().directives(replace(REQUEST, queue='a" -l evil=1 "b', account="it's #1"))
     assert """#PBS -q 'a" -l evil=1 "b'""" in lines and '#PBS -P "it\'s #1"' in lines
 

@@ -192,6 +192,7 @@ def test_plan_and_dry_run_show_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert main(["plan", "run.yaml"]) == 0
     words = "qos long, memory 64 GiB, cpus_per_rank 2, gpus 2, exclusive yes, options --nice"
     assert f"request     {words}" in capsys.readouterr().out
+    assert Resources(memory_bytes=300 * 2**20).words() == {"memory": "300 MiB"}
     assert main(["submit", "run.yaml", "--dry-run", "--set", "request.memory=1G"]) == 0
     assert "#SBATCH --mem=1024M" in capsys.readouterr().out
 
