@@ -115,7 +115,9 @@ class Queues:
             closed += [f"it leads to {end}, and {' and '.join(why)}" for end, why in shut.items()]
         open_ends = tuple(self.queue(end) for end in ends if end not in shut and end != name)
         nodes = {name: vnode for end in ends for name, vnode in self.vnodes_of(end).items()}
-        most = self.limits(record, "resources_max")
+        # a job that is larger than the second is taken, and never starts
+        limits = [self.limits(record, of) for of in ("resources_max", "resources_available")]
+        most = {key: min(each[key] for each in limits if key in each) for key in {**limits[0], **limits[1]}}
         limit = _widest("nodes", most, open_ends)
         return Queue(
             name,

@@ -111,6 +111,7 @@ NO_ANSWER = {  # of qsub: what it says only later, or for another reason than a 
     "toclosed": "the same",
     "away": "the same",
     "halted": "it takes jobs, and begins none",
+    "pool": "it takes jobs, and begins none with more than 3 GPUs",
     "hosts": "the server may know this host by another name",
     "maxq": "another job of the user may end",
 }
@@ -136,6 +137,7 @@ def test_a_routing_queue_is_impossible_if_each_of_its_ends_is() -> None:
     assert misfit(queues["prod"], replace(small, nodes=3, time_s=5 * 3600.0)) == "", "xlong takes it"
     why = misfit(queues["prod"], replace(small, nodes=3))
     assert "xsmall: its largest job has 2 nodes" in why and "xlong: its shortest job is 4.0 h" in why
+    assert misfit(queues["pool"], small) == "its largest job has 3 GPUs, the run asks for 4 GPUs"
     assert "special" in misfit(queues["toclosed"], small) and misfit(queues["away"], small) == ""
 
 
