@@ -50,7 +50,7 @@ class Kept:
     mark: str = ""  # the user's last action before the last query
     jobs: dict[str, Status] = field(default_factory=dict)
     wanted_s: dict[str, float] = field(default_factory=dict)  # when each job was last asked about
-    named: dict[str, tuple[float, list[str] | None]] = field(default_factory=dict)  # jobs by the name of a request
+    named: dict[str, tuple[float, Sequence[str] | None]] = field(default_factory=dict)  # jobs by the name of a request
     starts: dict[str, tuple[float, float]] = field(default_factory=dict)  # by job: when queried, its start
 
     def holds(self, jobs: Sequence[str], mark: str, interval_s: float) -> bool:
@@ -129,7 +129,7 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str]) -> Kept:
     return replace(kept, asked_s=now_s, told_s=now_s, failed="", jobs=jobs_now, wanted_s=wanted_s)
 
 
-def named(client: Client, token: str, interval_s: float) -> list[str] | None:
+def named(client: Client, token: str, interval_s: float) -> Sequence[str] | None:
     """The jobs that were submitted with `token`, as `Client.find` returns them, by one query per interval.
 
     Raises SiteError if the scheduler did not answer.

@@ -62,7 +62,8 @@ class Noting(Scheduler):
         return Query(["sh", "-c", f"{asked}; cat {self.folder}/records"], rows)
 
     def find_query(self, token: str) -> Query[list[str]]:
-        return Query(["sh", "-c", f"cat {self.folder}/queue"], lambda said: [])
+        command = f"echo find >> {self.folder}/asked; cat {self.folder}/queue"
+        return Query(["sh", "-c", command], lambda said: [*rows(said)])
 
     def cancel_command(self, job_id: str) -> list[str]:
         return ["sh", "-c", f"echo cancel >> {self.folder}/asked"]
@@ -181,6 +182,14 @@ def test_the_second_question_about_jobs_has_the_time_that_the_first_one_left(fol
     found = answers.states(brief(folder), ["1", "7"], HOUR_S).jobs
     assert found["1"].state is State.RUNNING and found["7"].state is State.UNKNOWN
     assert re.search(rf"accounting did not answer \({NOT_IN_TIME}", found["7"].reason)
+
+
+def test_jobs_are_looked_for_by_their_name_once_in_an_interval(folder: Path) -> None:
+    for _ in range(2):
+        found = answers.named(client(folder), "token", HOUR_S)
+        assert found and [*found] == ["1", "2"]
+        answers.states(client(folder), ["1"], HOUR_S)
+    assert asked(folder) == ["find", "queue"]
 
 
 def test_a_job_that_is_looked_for_by_its_name_is_not_waited_for(folder: Path) -> None:
