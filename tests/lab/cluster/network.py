@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .processes import run
-from .settings import CONTROLLER_ADDRESS, INTERFACE, NODES, node_address
+from .settings import CONTROLLER_ADDRESS, INTERFACE, node_address
 
 BRIDGE = "trlab0"
+BURST_S = 0.002  # of traffic at full rate; a link of 1 Gbit/s with less was busy half of the time
 
 
 def namespace(node: str) -> str:
@@ -61,7 +62,8 @@ def limited(node: str, bits_per_s: float) -> Iterator[None]:
 @contextmanager
 def slow(device: str, bits_per_s: float, netns: str = "") -> Iterator[None]:
     """Within it a network device of this machine, or of one of its namespaces, sends no faster than this."""
-    rate = ["rate", f"{bits_per_s:.0f}bit", "burst", "64kb", "limit", "4mb"]
+    burst = max(1 << 16, int(bits_per_s / 8 * BURST_S))
+    rate = ["rate", f"{bits_per_s:.0f}bit", "burst", str(burst), "limit", "4mb"]
     tc = ["tc", *(["-n", netns] if netns else []), "qdisc"]
     run([*tc, "add", "dev", device, "root", "tbf", *rate])
     try:
@@ -72,9 +74,9 @@ def slow(device: str, bits_per_s: float, netns: str = "") -> Iterator[None]:
 
 def remove() -> None:
     """Remove the networks of an earlier lab."""
-    links = [*map(port, NODES), BRIDGE]
-    lines = [f"link del {name}" for name in links if Path(f"/sys/class/net/{name}").exists()]
-    lines += [f"netns del {name}" for name in map(namespace, NODES) if Path(f"/run/netns/{name}").exists()]
+    names = [BRIDGE, port("node*")]
+    lines = [f"link del {found.name}" for name in names for found in Path("/sys/class/net").glob(name)]
+    lines += [f"netns del {found.name}" for found in Path("/run/netns").glob(namespace("node*"))]
     if lines:
         run(["ip", "-batch", "-"], stdin="\n".join(lines))
 

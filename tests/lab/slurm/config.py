@@ -54,6 +54,8 @@ def _rendered(name: str, settings: Settings, has_cgroups: bool) -> str:
         task="task/cgroup" if has_cgroups else "task/none",
         constrain_ram="yes" if has_cgroups else "no",
         nodes="\n".join(map(_node_line, settings.nodes)),
+        racka=",".join(settings.nodes[: len(settings.nodes) // 2]),
+        rackb=",".join(settings.nodes[len(settings.nodes) // 2 :]),
     )
 
 
