@@ -158,6 +158,12 @@ class RunSpec:
         return (self.each or "").removeprefix(EACH)
 
     @property
+    def staged_software(self) -> dict[str, str]:
+        """The folder of `environment.venv` or `environment.conda`, by its key, if it is staged."""
+        paths = [path for _, path in self.staged]
+        return {key: path for key in ("venv", "conda") if (path := getattr(self.software, key)) in paths}
+
+    @property
     def staged(self) -> list[tuple[str, str]]:
         """(name, path) of all that is staged; a name is the last part of its path unless it is given."""
         named = [text.partition("=") if text[0] not in "/~" else ("", "", text) for text in self.stage]

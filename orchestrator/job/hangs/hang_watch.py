@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.private import READABLE, read_bytes, status, write_bytes
 from torusrun.orchestrator.base.whole_lines import TAIL_BYTES
 from torusrun.orchestrator.job import gather
@@ -197,12 +198,12 @@ class Signs:
         if beat := Beat.read(self._attempt.beat) if self._ours else None:
             self._reached = max(self._reached, beat.step, *(self._steps() if paused else ()))
             return Sign(beat.doing, (beat.doing, self._reached, written))
-        begun = written != self._metrics_bytes
+        begun, staged = written != self._metrics_bytes, staged_bytes(self._attempt)
         if self._ours:  # without a report of its steps
-            return Sign(REPORTS, written) if begun else Sign(UNKNOWN, (grown, self._records()))
+            return Sign(REPORTS, written) if begun else Sign(UNKNOWN, (grown, staged, self._records()))
         if touched := self._heartbeat():
             return Sign(touched[0], (*touched, written))
-        return Sign(REPORTS if begun else UNKNOWN, (written, grown))
+        return Sign(REPORTS if begun else UNKNOWN, (written, grown, staged))
 
     def _written(self) -> int:
         """The bytes of the metrics of the ranks that are watched."""
@@ -233,6 +234,13 @@ class Signs:
             wrote = " ".join(read_bytes(path, LARGEST_WORD_BYTES).decode(errors="replace").split())
             return (STEPS if not wrote or wrote.isdigit() else OTHER_WORK), wrote, touched
         return None
+
+
+def staged_bytes(attempt: Attempt) -> int:
+    """The bytes that its hosts have staged before their ranks start."""
+    with contextlib.suppress(SiteError, TypeError, ValueError):
+        return int((read_object(attempt.staged) or {}).get("written_bytes", 0))
+    return 0
 
 
 def size(path: Path) -> int:

@@ -130,7 +130,7 @@ class NodeFolder:
 
     def _whole(self, name: str, sha256: str, attempt: str) -> Path | None:
         copy = self.path / name
-        with suppress(OSError, ValueError, RecursionError):
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             known = json.loads(private.read_bytes(_record_of(copy), LARGEST_RECORD_BYTES))
             if known["facts"] != _facts(copy):
                 return None

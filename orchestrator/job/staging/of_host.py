@@ -13,9 +13,10 @@ from typing import Any
 
 from torusrun.orchestrator.base.errors import ImageError, SiteError
 from torusrun.orchestrator.job.staging.chain import LIST, SUM, WANTED, Above, Chain
+from torusrun.orchestrator.job.staging.environments import is_environment, settle
 from torusrun.orchestrator.job.staging.node_folder import NodeFolder
 from torusrun.orchestrator.job.staging.order import StageEntry, StageOrder
-from torusrun.orchestrator.job.staging.stream import identified, packed, unpacked
+from torusrun.orchestrator.job.staging.stream import TOP, identified, packed, unpacked
 
 ID = re.compile(r"[0-9a-f]{16}")
 
@@ -24,8 +25,8 @@ class OfHost:
     """The staging of one host for an attempt. Its copies cannot be removed until `held` is closed."""
 
     def __init__(self, order: StageOrder, folder: Path, attempt: str, chain: Chain, held: ExitStack) -> None:
-        self._order, self._attempt, self._chain = order, attempt, chain
-        self._node = NodeFolder(folder, held)
+        self._order, self._folder, self._attempt, self._chain = order, folder, attempt, chain
+        self._held = held
         self._sums: dict[str, str] = {}
 
     def run(self) -> dict[str, Any]:
@@ -33,6 +34,14 @@ class OfHost:
 
         Then it says where its copies are, for which the other ranks of this host wait.
         """
+        try:
+            self._node = NodeFolder(self._folder, self._held)
+            return self._run()
+        except OSError as error:
+            where = f"{error.filename or self._folder} on {self._chain.host}"
+            raise SiteError(f"{where}: {self._chain.name or 'this'} cannot be staged: {error.strerror}") from None
+
+    def _run(self) -> dict[str, Any]:
         began_s, chain, entries = time.monotonic(), self._chain, self._order.entries
         facts = self._facts()
         copies = [self._had(entry, name) for entry, (name, _) in zip(entries, facts, strict=True)]
@@ -43,15 +52,12 @@ class OfHost:
         below = set(chain.below.answer(WANTED, chain.check)) if chain.below else set()
         for number, (entry, (name, size)) in enumerate(zip(entries, facts, strict=True)):
             chain.name, copy = entry.name or "the image", copies[number]
-            try:
-                if not copy:
-                    copies[number] = self._made(entry, name, size, below=number in below)
-                elif number in below:
-                    for _ in self._passed(packed(str(copy)), None, below=True):
-                        pass
-            except OSError as error:
-                what = f"{error.filename or entry.path}: cannot be staged on {chain.host}"
-                raise SiteError(f"{what}: {error.strerror}") from None
+            if not copy:
+                copies[number] = self._made(entry, name, size, below=number in below)
+            elif number in below:
+                kept = entry.path if is_environment(copy) else copy  # its scripts are changed
+                for _ in self._passed(packed(os.path.realpath(kept)), None, below=True):
+                    pass
         pairs = [(entry, copy) for entry, copy in zip(entries, copies, strict=True) if copy]
         self._node.linked(self._order.run, pairs)
         mine = {"seconds": round(time.monotonic() - began_s, 3), "bytes": chain.written, "sha256": self._sums}
@@ -94,6 +100,8 @@ class OfHost:
                     f"the run was submitted: the image was changed, or a disk fails; put the old one back, or "
                     f"`torusrun resume RUN --new-image`"
                 )
+            if not entry.sha256 and is_environment(partial / TOP):
+                settle(partial / TOP, (entry.path, os.path.realpath(entry.path)), self._node.path / name)
             return self._node.keep(partial, name, entry.sha256, self._attempt)
 
     def _counted(self, blocks: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:

@@ -80,7 +80,8 @@ def launch_order(
             program = replace(program, environment={**variables(image.bound_training), **program.environment})
         container = _rank_image(of, image, program, image_runtime) if image and image_runtime else None
         shares = gpus(plan.run, plan.site, name)
-        python = {VARIABLES[kind]: str(expanded(folder)) for kind, folder in role.software.given.items()}
+        software = role.software.given or plan.run.staged_software
+        python = {VARIABLES[kind]: str(expanded(folder)) for kind, folder in software.items()}
         # A role for each checkpoint waits for those, not for the start of the main role.
         after = tuple(other for other in waits.get(name, ()) if not (role.each and other == main))
         return RoleOrder(program, container, name, after=after, gpus=shares, python=python, **own)
@@ -115,11 +116,9 @@ def launch_order(
 def _stage(plan: Plan) -> StageOrder | None:
     """What the hosts stage; None for nothing."""
     entries = tuple(StageEntry(name, str(expanded(path))) for name, path in plan.run.staged)
-    return (
-        StageOrder(plan.run_id, plan.site.stage or "", entries, token_hex(32), plan.site.node.interface)
-        if entries
-        else None
-    )
+    if not entries:
+        return None
+    return StageOrder(plan.run_id, plan.site.stage or "", entries, token_hex(32), plan.site.node.interface)
 
 
 def _of_another(plan: Plan) -> dict[str, Any]:

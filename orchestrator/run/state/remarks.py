@@ -17,6 +17,7 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.states import State, Status
+from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import attempt_folders
 from torusrun.orchestrator.run.folder.at_work import Slow
 from torusrun.orchestrator.run.folder.events import Event, Started, Submitting
@@ -138,7 +139,7 @@ def _at_work(
         if unready:
             return unready
         copying = "; each node copies the image" if _copies(attempt) else ""
-        return f"{started} of {counted(ranks, 'rank')} started{copying}"
+        return f"{started} of {counted(ranks, 'rank')} started{staging(attempt) or copying}"
     if command:
         return ""
     if attempt.rendezvous.exists():
@@ -152,6 +153,19 @@ def _has_text(log: Path) -> bool:
         return log.stat().st_size > 0
     except OSError:
         return False
+
+
+def staging(attempt: Attempt) -> str:
+    """How far the hosts are with what they stage; '' if they are done, or stage nothing."""
+    try:
+        shown = read_object(attempt.staged) or {}
+        written, whole, hosts = (int(shown.get(name, 0)) for name in ("written_bytes", "to_write_bytes", "hosts"))
+    except (SiteError, TypeError, ValueError):
+        return ""
+    if "done" in shown or not whole:
+        return ""
+    to = counted(hosts, "host")
+    return f"; staging {plain(str(shown.get('name')))} to {to}: {written / 1e9:.1f} of {whole / 1e9:.1f} GB"
 
 
 def _copies(attempt: Attempt) -> bool:
