@@ -22,7 +22,7 @@ from torusrun.orchestrator.place.hosts.model import Link, Nic, NodeType, Tree, c
 from torusrun.orchestrator.place.placement.binding import beside, bindings, of_gpus, share
 from torusrun.orchestrator.schedulers import topology as profile
 from torusrun.orchestrator.schedulers.gridengine import facts as gridengine
-from torusrun.orchestrator.schedulers.pbs import facts as pbs
+from torusrun.orchestrator.schedulers.pbs import switches as pbs
 from torusrun.orchestrator.schedulers.slurm import facts as slurm
 
 hosts = st.from_regex(r"[a-z]{0,3}[0-9]{1,4}[a-z.-]{0,3}|[a-z]{1,5}", fullmatch=True)

@@ -1,7 +1,6 @@
-"""The cluster as PBS reports it: queues with their limits, hosts with their resources, and switches.
+"""The cluster as PBS reports it: queues with their limits, and hosts with their resources.
 
-The switch of a node is a resource of its vnodes. PBS's JSON is invalid if a value is `nan` or `.5`, so commands request
-text.
+PBS's JSON is invalid if a value is `nan` or `.5`, so commands request text.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.place.hosts.model import Tree
-from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.schedulers.cluster_facts import (
     Ask,
     ClusterFacts,
@@ -25,7 +22,6 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     duration_s,
     size_bytes,
 )
-from torusrun.orchestrator.schedulers.interface import SwitchSource
 from torusrun.orchestrator.schedulers.words import user_name
 
 QUEUES = ("qstat", "-Q", "-f")
@@ -152,9 +148,8 @@ class Queues:
         return list(ends)
 
     def closed(self, record: Record) -> list[str]:
-        """Why a queue takes no jobs of this user, submitted to it or routed; [] if it does.
-
-        Access lists of hosts are not read: the server may know this host by another name.
+        """Why a queue takes no jobs of this user; [] if it does. The server may know this host by a name of its own, so
+        access lists of hosts are not read.
         """
         lists = [f"acl_{kind}s" for kind, names in self.own.items() if _left_out(record, kind, names)]
         shut = [why for key, why in CLOSED.items() if record.get(key) == "False"]
@@ -171,13 +166,11 @@ def _number(text: str) -> float | None:
 
 
 def _left_out(record: Record, kind: str, names: Collection[str]) -> bool:
-    """Whether a queue's access list of this kind has none of `names` or refuses one: the first entry counts.
-
-    As acl_check in OpenPBS's attr_fn_acl.c. The hosts in entries such as alice@login1 are not read.
-    """
+    """Whether a queue's access list of this kind leaves out all `names`, as acl_check in OpenPBS's attr_fn_acl.c."""
     admitted = record.get(f"acl_{kind}_enable") != "True"
     for entry in () if admitted else _words(record.get(f"acl_{kind}s", "")):
         name, _, host = entry.lstrip("+-").partition("@")
+        # a host may be named otherwise by the server: such an entry refuses nobody here
         if name in names and (host in ("", "*") or not entry.startswith("-")):
             return entry.startswith("-")
         admitted = entry == "+" if entry in ("+", "-") else admitted
@@ -267,48 +260,3 @@ def host_of(name: str, vnode: Mapping[str, str]) -> str:
 def resources_of(vnode: Mapping[str, str]) -> dict[str, str]:
     """The resources of a vnode. PBS knows their names without case, so these are in lower case."""
     return {key.removeprefix(RESOURCE).lower(): value for key, value in vnode.items() if key.startswith(RESOURCE)}
-
-
-def tree(text: str, resource: str) -> Tree:
-    """The hosts by the switches in their resource `resource`, for example `switch`.
-
-    Raises SiteError if no host has it, naming the existing resources, if the text is something else, or if switches
-    share only some of their hosts.
-    """
-    below: dict[str, dict[str, None]] = {}  # the hosts below each switch
-    others: set[str] = set()
-    listed = vnodes_in(text)
-    for name, vnode in listed.items():
-        known = resources_of(vnode)
-        for switch in _switches(known.get(resource.lower(), ""), host_of(name, vnode)):
-            below.setdefault(switch, {})[host_of(name, vnode)] = None
-        others |= set(known)
-    if not below:
-        has = f"; they have {', '.join(sorted(others))}" if others else ""
-        raise SiteError(f"none of the {len(listed)} nodes that pbsnodes lists has a resource {resource!r}{has}")
-    return _nested(below)
-
-
-def _switches(value: str, own: str) -> list[str]:
-    """The switches in a resource, the nearest first. It may be a list, which often begins with the host itself."""
-    words = [word.strip().strip("'\"") for word in value.split(",")]
-    return [word for word in words if word and not same_host(word, own)]
-
-
-def _nested(below: Mapping[str, Mapping[str, None]]) -> Tree:
-    """The tree of switches: each is below the smallest one that has all of its hosts. Raises SiteError without one."""
-    parents: dict[str, str] = {}
-    leaves: dict[str, list[str]] = {}
-    top: dict[str, str] = {}  # the highest switch so far above each host
-    for switch, hosts in sorted(below.items(), key=lambda item: len(item[1])):
-        inner = dict.fromkeys(top[host] for host in hosts if host in top)
-        if partly := next((name for name in inner if not below[name].keys() <= hosts.keys()), None):
-            raise SiteError(f"pbsnodes lists the switches {partly} and {switch}, which share only some of their hosts")
-        parents |= dict.fromkeys(inner, switch)
-        if own := [host for host in hosts if host not in top]:
-            leaves[switch] = own
-        top |= dict.fromkeys(hosts, switch)
-    return Tree(dict(sorted(leaves.items())), parents)
-
-
-SWITCHES = SwitchSource(tree, lambda ask, _: ask(NODES), SWITCH)

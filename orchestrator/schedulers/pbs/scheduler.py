@@ -19,7 +19,7 @@ from torusrun.orchestrator.schedulers.interface import (
     Traits,
     Variables,
 )
-from torusrun.orchestrator.schedulers.pbs import facts, states
+from torusrun.orchestrator.schedulers.pbs import facts, states, switches
 from torusrun.orchestrator.schedulers.words import clock, counts, directives, listed_hosts, printed_id, user_name
 
 CONSTRAINT = r"[A-Za-z_]\w*=[\w.@-]+(:[A-Za-z_]\w*=[\w.@-]+)*"  # resources of a chunk
@@ -64,7 +64,7 @@ class PBS(Scheduler):
     )
     # PBS keeps a job's output on its node until the end. The script sends it itself, so that users can read it earlier.
     script = JobScript((OWN_COMMANDS, OWN_HOST, KEPT), sends_output=True)
-    cluster = ClusterQueries(("pbsnodes",), facts.describe, facts.SWITCHES)
+    cluster = ClusterQueries(("pbsnodes",), facts.describe, switches.SWITCHES)
     # pbs_tmrsh asks the MOM of its own host. Few builds of Open MPI support PBS, and few sites allow ssh.
     reach = Reach(remote_command=_remote, for_every_mpi=True)
 
