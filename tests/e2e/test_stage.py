@@ -32,7 +32,9 @@ def test_every_rank_reads_the_copy_of_its_node_which_the_next_attempt_finds(plac
     assert place.view(run)["state"] == "FAILED" and all(staged(run, 1).values())
     place.succeeds("resume", run.name)
     place.watch(run)
-    assert place.view(run)["state"] == "COMPLETED" and not any(staged(run, 2).values())
+    assert place.view(run)["state"] == "COMPLETED"
+    first, second = staged(run, 1), staged(run, 2)  # a scheduler may choose other nodes
+    assert [host for host in second if not second[host]] == [host for host in second if host in first]
     logs = [*(run / "attempts/2/logs").glob("rank-*.log")]
     assert len(logs) > 1 and all(
         "of the folder" in log.read_text() and "of the file" in log.read_text() for log in logs
