@@ -30,17 +30,17 @@ def of_slurm(slurm_lab: SlurmLab) -> Slurm:
 
 @pytest.fixture(scope="module")
 def of_gridengine(gridengine_lab: GridEngineLab) -> GridEngine:
-    """With resources that a site may have: a type of two hosts, GPUs, exclusive hosts, and a license."""
+    """With resources that a site may have: a type of two hosts, GPUs, cores, exclusive hosts, and a license."""
     complexes = gridengine_lab.admin(["qconf", "-sc"]).stdout
     more = (
-        "type type STRING == YES NO NONE 0\ngpu gpu INT <= YES YES 0 0\n"
+        "type type STRING == YES NO NONE 0\ngpu gpu INT <= YES YES 0 0\ncores cores INT <= YES YES 0 0\n"
         "exclusive exclusive BOOL EXCL YES YES 0 1000\nmatlab matlab INT <= YES YES 0 0\n"
     )
     gridengine_lab._tell("-Mc", complexes + more)
     for node in gridengine_lab.nodes:
         kind = "a100" if node in ("node1", "node2") else "v100"
         gridengine_lab.admin(
-            ["qconf", "-aattr", "exechost", "complex_values", f"type={kind},gpu=2,exclusive=true", node]
+            ["qconf", "-aattr", "exechost", "complex_values", f"type={kind},gpu=2,cores=8,exclusive=true", node]
         )
     gridengine_lab.admin(["qconf", "-aattr", "exechost", "complex_values", "matlab=2", "global"])
     return GridEngine(gridengine_lab)
@@ -132,15 +132,20 @@ def of_gpus(place: GridEngine, name: str, **keys: str) -> str:
 
 
 def test_grid_engine_gets_each_part_of_a_request(of_gridengine: GridEngine) -> None:
-    site = of_gpus(of_gridengine, "gpus.yaml", ask='["-pe single {ranks}", "-l gpu={gpus}"]')
-    asked = "{constraint: type=a100, memory: 64M, gpus: 1, licenses: ['matlab:2'], options: [-p -7]}"
-    run = submitted(of_gridengine, asked, "--site", site)
+    ask = '["-pe single {ranks}", "-l gpu={gpus}", "-l cores={cpus_per_rank}"]'
+    site = of_gpus(of_gridengine, "gpus.yaml", ask=ask)
+    asked = "{constraint: type=a100, memory: 64M, cpus_per_rank: 3, gpus: 1, licenses: ['matlab:2'], options: [-p -7]}"
+    run = submitted(of_gridengine, asked, "--site", site, script=GPUS)
     job = shown(of_gridengine, run)
-    for said in ("type=a100", "mem_free=64", "gpu=1", "matlab=2"):
+    for said in ("type=a100", "mem_free=64", "cores=3", "gpu=1", "matlab=2"):
         assert said in job, job
     assert re.search(r"^priority: +-7$", job, re.MULTILINE), job
-    assert of_gridengine.view(run)["hosts"][0] in ("node1", "node2")
+    (host,) = of_gridengine.view(run)["hosts"]
+    assert host in ("node1", "node2")
+    left = of_gridengine.lab.admin(["qhost", "-F", "cores", "-h", host]).stdout
+    assert re.search(r"hc:cores=5\b", left), left
     ended(of_gridengine, run)
+    assert "cores 3" in (run / "attempts/1/logs/rank-0000.log").read_text()
     alone = submitted(of_gridengine, "{exclusive: true}", "--site", site)
     assert "exclusive=true" in shown(of_gridengine, alone).lower()
     ended(of_gridengine, alone)
