@@ -16,7 +16,7 @@ from ..cluster.processes import run
 NAMESPACE, CABLE, OWN_END = "trlab-laptop", "trlab-laptop", "eth0"  # of the cable; OWN_END is in the namespace
 ADDRESS, LOGIN_ADDRESS = "10.78.0.2", "10.78.0.1"
 USER = "lablaptop"
-PROGRAMS = ("ssh", "ssh-keygen", "ssh-agent", "git", "env", "sh", "cat")
+PROGRAMS = ("ssh", "ssh-keygen", "ssh-agent", "scp", "git", "env", "sh", "cat")
 Said = subprocess.CompletedProcess[str]
 
 
@@ -54,6 +54,8 @@ class Laptop:
             if found := shutil.which(program):
                 (self._bin / program).unlink(missing_ok=True)
                 (self._bin / program).symlink_to(found)
+        (self._bin / "torusrun").write_text(f'#!/bin/sh\nexec {self.python} -m torusrun "$@"\n')
+        (self._bin / "torusrun").chmod(0o755)
         self.put(".ssh/config", "")
         self.sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.home / ".ssh" / "id_ed25519")])
 
