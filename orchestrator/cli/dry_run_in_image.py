@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from torusrun.orchestrator.images.command import SecretVariables
+from torusrun.orchestrator.images.command import Bind, SecretVariables
 from torusrun.orchestrator.images.runtime import COMMANDS, Runtime
-from torusrun.orchestrator.job.image import stage
 from torusrun.orchestrator.job.image.contained import start
+from torusrun.orchestrator.job.staging.node_folder import SCRATCH
+from torusrun.orchestrator.job.staging.order import moved
 from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program.what_runs import Program
+from torusrun.training.files.trusted import own_folder
 
 ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
 
@@ -35,6 +37,9 @@ def command(rank: Rank, program: Program, hidden: Mapping[str, str]) -> list[str
     image, file = rank.role.container, rank.attempt.rank_variables(rank.number)
     if not image:
         return None
-    if image.stage:
-        image = replace(image, image=str(stage.below(image.stage, image.sha256)))
+    if order := rank.order.stage:
+        folder = own_folder(order.folder or f"${SCRATCH}")
+        copies = {entry.path: str(folder / entry.sha256[:16]) for entry in order.entries if entry.sha256}
+        bound = (*image.binds, Bind(str(folder)))
+        image = replace(image, image=moved(image.image, copies), binds=bound)
     return list(start(image, program.argv, program.environment, {}, file, SecretVariables(hidden)).argv)

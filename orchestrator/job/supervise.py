@@ -134,7 +134,7 @@ class Supervisor:
         placement = self._place(hosts)
         images = image_kept.all_kept(self.folder, self.plan.run.image)
         program = prepare(self.plan, self.folder, self.attempt, placement, images, starter)
-        if images and (end := made_ready(self.plan, self.attempt, images, sent=self._sent_before, asked=self._asked)):
+        if images and not self.plan.site.stage and (end := made_ready(images, self._asked)):  # else each host does
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         dims, hosts = placement.grid.dims, tuple(placement.hosts)
@@ -186,13 +186,6 @@ class Supervisor:
             needs_record=running.program.records_done,
             says_later=running.program.says_later,
         )
-
-    def _sent_before(self, image: Image) -> bool:
-        """Whether this job has sent the image to its nodes before; the ranks still verify their copy."""
-        if self.job.keeps_going:
-            return self.job.checked
-        kept = image_kept.all_kept(self.held) if self.held else {}
-        return image.sha256 in [known.sha256 for known in kept.values()]
 
     def _sound_hosts(self, starter: Launcher) -> Sequence[str] | End:
         """The allocated hosts that a preflight finds sound; the attempt's end if those are too few.

@@ -85,9 +85,6 @@ class ContainerSettings:
     cache: Annotated[str, kinds.LINE] = key(
         "~/torusrun/images", "folder of built images, on a file system that the nodes share"
     )
-    stage: Annotated[str, kinds.LINE] | None = key(
-        None, "node-local folder to copy the image to before ranks start, as in $SGE_LOCALDIR"
-    )
     build: Literal["fakeroot", "userns", "plain"] = key(
         "fakeroot", "how an image is built without root: fakeroot, userns or plain"
     )
@@ -140,7 +137,8 @@ class Site:
     account: Annotated[str, kinds.OPERAND] | None = key(None, "account to charge")
     stage: Annotated[str, kinds.LINE] | None = key(
         None,
-        "node-local folder for what runs stage, as in $SGE_LOCALDIR; default: the job's own folder or /tmp",
+        "node-local folder for what runs stage, and then for their images, too, as in $SGE_LOCALDIR; default: the "
+        "job's own folder or /tmp, without images",
     )
     runs: Annotated[str, kinds.LINE] = key(
         "~/torusrun/runs", "folder of run folders, on a file system that the nodes share"

@@ -48,7 +48,7 @@ def wanted(site: Site, runtime: str = "", images: Sequence[str] = ()) -> WantedN
         hcas=node.hcas,
         free_memory_bytes=memory / 2 if memory else None,
         free_disk_bytes=FREE_DISK_BYTES,
-        scratch=site.container.stage or "$TORUSRUN_SCRATCH",
+        scratch=site.stage or "$TORUSRUN_SCRATCH",
         runtime=runtime,
         images=tuple(images),
     )

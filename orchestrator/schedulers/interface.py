@@ -138,8 +138,6 @@ class Reach:
     shell_command: Callable[[str, str, Sequence[str], bool], list[str]] | None = None
     # (host, command): in the job, run the shell `command` on another of its hosts, and end with it
     remote_command: Callable[[str, str], list[str]] | None = None
-    # (environment, ready, source, destination): in the job, copy a file to all nodes once `ready` has run on each
-    broadcast_commands: Callable[[Mapping[str, str], Sequence[str], Path, Path], list[list[str]]] | None = None
     for_every_mpi: bool = False  # whether mpirun needs `remote_command` unless the site says ssh
 
     @property

@@ -195,7 +195,7 @@ def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
         yield Setting("container.build", "userns", "unshare --user works; /etc/subuid has no range of yours")
     if not found.one_machine:
         why = "the job's own folder on a node, else TMPDIR or /tmp"
-        yield Setting("container.stage", SCRATCH, why, Certainty.ASSUMED)
+        yield Setting("stage", SCRATCH, why, Certainty.ASSUMED)
 
 
 def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> str:

@@ -38,7 +38,7 @@ class Builder:
         lines = [
             line for line in self.place.lab.site_file.read_text().splitlines() if line.split(":")[0] not in changes
         ]
-        lines += [f"{key}: {value}" for key, value in changes.items()]
+        lines += [f"{key}: {value}" for key, value in changes.items() if value]
         # No training can use the lab's GPUs; the images are for CPUs.
         lines = [line for line in lines if line.split(":")[0] != "  gpus"]
         text = "\n".join(lines) + f"\ncontainer: {{cache: {self.images}{container}}}\n"

@@ -88,7 +88,7 @@ def truncated(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("harm", "stage"),
-    [(replaced, ""), (flipped, ""), (flipped, ", stage: /tmp/verified"), (truncated, ", stage: /tmp/verified")],
+    [(replaced, ""), (flipped, ""), (flipped, "/tmp/verified"), (truncated, "/tmp/verified")],
     ids=["replaced-shared", "flipped-shared", "flipped-staged", "truncated-staged"],
 )
 def test_a_sif_that_changed_after_submit_runs_no_rank(
@@ -97,7 +97,8 @@ def test_a_sif_that_changed_after_submit_runs_no_rank(
     own = builder.home / "changed.sif"
     shutil.copyfile(tiny, own)
     submitted = hashlib.sha256(own.read_bytes()).hexdigest()
-    write_run(builder, own.name, builder.site("held-images.yaml", stage, request="{memory: 3GiB, options: [--hold]}"))
+    site = builder.site("held-images.yaml", stage=stage, request="{memory: 3GiB, options: [--hold]}")
+    write_run(builder, own.name, site)
     run = submit(builder)
     harm(own)
     now = hashlib.sha256(own.read_bytes()).hexdigest()
@@ -136,7 +137,7 @@ SEES = 'echo "$RANK of $WORLD_SIZE, $ODD in $APPTAINER_NAME, $(ls /mounted/hello
 
 
 def test_attempts_and_shells_of_a_held_allocation_are_in_the_image(builder: Builder, tiny: Path) -> None:
-    write_run(builder, tiny.name, builder.site("kept.yaml", f", stage: /tmp/kept, bind: ['{builder.home}:/mounted']"))
+    write_run(builder, tiny.name, builder.site("kept.yaml", f", bind: ['{builder.home}:/mounted']", stage="/tmp/kept"))
     said = builder.place.succeeds("hold", "hello.yaml", "--time", "30m", "--name", "kept", "--wait")
     held, sent = said.stdout.split()[0], hashlib.sha256(tiny.read_bytes()).hexdigest()[:16]
     try:
@@ -146,7 +147,7 @@ def test_attempts_and_shells_of_a_held_allocation_are_in_the_image(builder: Buil
         until(lambda: logs(first).count("begun") == 2, "both ranks at work")
         for run, rank in ((first.name, 1), (held, 0)):
             shown = builder.place.torusrun("shell", run, "--rank", str(rank), "--", "sh", "-c", SEES)
-            seen = f'{rank} of 2, a"b in {sent}.sif, /mounted/hello.yaml\n'
+            seen = f'{rank} of 2, a"b in {sent}, /mounted/hello.yaml\n'
             assert shown.returncode == 7 and shown.stdout == seen, shown
         builder.place.release(first)
         builder.place.watch(second)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import metrics, until
+from tests.e2e.places import ROOT, metrics, until
 
 from .slurm import SlurmLab
 
@@ -124,11 +124,11 @@ def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, strange
     place.put("image.sif", "the victim's image")
     place.put("precious", "kept")
     program = (
-        "import sys; from pathlib import Path; from torusrun.orchestrator.job.image.stage import copied, place\n"
-        "from torusrun.orchestrator.images.definitions.inputs import file_checksum\n"
-        "print(copied(Path(sys.argv[1]), sys.argv[2], file_checksum(Path(sys.argv[1])), Path('/attempt')).read_text())"
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[3])\n"
+        "from tests.unit.test_node_folder import copied\n"
+        "print(copied(Path(sys.argv[1]), sys.argv[2], '', Path('/attempt')).read_text())"
     )
-    argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared)]
+    argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared), str(ROOT)]
     taken = stranger.shared / f"torusrun-{uid}"
     stranger.does(f"mkdir -m 777 {taken}")
     said = victim(place, argv, place.folder)

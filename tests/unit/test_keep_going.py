@@ -17,18 +17,12 @@ from tests.unit.clock import Clock
 from tests.unit.slurm_programs import SlurmPrograms
 from tests.unit.verbs import Patch
 from tests.waiting import until
-from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.process import Finished
 from torusrun.orchestrator.base.states import Cause, State
 from torusrun.orchestrator.job import recorded
-from torusrun.orchestrator.job.image import stage
-from torusrun.orchestrator.job.image.made_ready import verify
-from torusrun.orchestrator.job.in_job import InJob
 from torusrun.orchestrator.job.recorded import placed
-from torusrun.orchestrator.job.supervise import Supervisor
 from torusrun.orchestrator.keys.problems import SpecError
-from torusrun.orchestrator.keys.site import ContainerSettings
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.attempts import keep_going as attempts
 from torusrun.orchestrator.run.attempts.keep_going import Here, next_step
@@ -39,7 +33,6 @@ from torusrun.orchestrator.run.folder.events import Ended, KeptGoing, Started, S
 from torusrun.orchestrator.run.folder.how_ended import How, ended
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
-from torusrun.orchestrator.run.image.recorded import Image
 from torusrun.orchestrator.run.plan import attempt_plan, plan_files
 from torusrun.orchestrator.run.plan.plan import plan
 from torusrun.orchestrator.run.state.decide import Resume, Stop, Wait
@@ -339,21 +332,6 @@ def test_a_run_that_fits_on_no_number_of_hosts_that_is_left_is_left_to_the_next_
     over(run, ended(How.HOST_LOST, hosts=["n1"], said="gone"))
     with pytest.raises(UserError, match="does not fit on any number of nodes from 1 to 0"):
         next_step(run, replace(HERE, hosts=0), begin=True)
-
-
-def test_a_staged_image_is_sent_again_only_if_no_ranks_have_begun_in_the_job(
-    run: RunFolder, monkeypatch: Patch
-) -> None:
-    sent: list[Path] = []
-    monkeypatch.setattr(stage, "broadcast", lambda scheduler, image, folder, python, attempt: sent.append(attempt))
-    monkeypatch.setattr(process, "die_with_parent", lambda number: None)
-    for checked, times in ((False, 1), (True, 1), (False, 2)):
-        InJob("7_0", 9e9, keeps_going=True, checked=checked).write(run.attempt(1))
-        supervisor = Supervisor(run, run.attempt(1), [])
-        site = replace(supervisor.plan.site, container=ContainerSettings(stage="/local"))
-        supervisor.plan = replace(supervisor.plan, site=site)
-        verify(supervisor.plan, supervisor.attempt, {"x": Image("/x.sif", "0" * 64, "x")}, supervisor._sent_before)
-        assert len(sent) == times, "each attempt of a job must not send it anew, and each job must send it"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_every_image_is_recorded_by_its_name_and_must_stay_the_same(project: Pat
     assert kept == create.images_of(made, run)
     (project / "other.sif").write_text("changed")
     with pytest.raises(SiteError, match=r"other\.sif: this is not the image that the run was submitted with"):
-        verify(made, run.attempt(1), kept, lambda image: False)
+        verify(kept)
 
 
 def test_a_service_alone_may_be_in_an_image(project: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_service_alone_may_be_in_an_image(project: Path) -> None:
     order = dry_run(made).order
     assert [bool(role.container) for role in order.roles] == [False, True]
     container = order.roles[1].container
-    assert container and isinstance(container.runtime, Runtime) and container.sha256
+    assert container and isinstance(container.runtime, Runtime) and container.image.endswith("run.sif")
     assert create.no_code(made) == []
     with_code = planned("name: x\nsite: site.yaml\ncommand: [x]\nroles: {b: {command: [y], image: ./run.sif}}\n")
     assert "run.sif" in create.no_code(with_code)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from torusrun.orchestrator.base import private
-from torusrun.orchestrator.base.errors import ImageError, SiteError, explained
+from torusrun.orchestrator.base.errors import SiteError, explained
 from torusrun.orchestrator.images.command import (
     NO_SECRETS,
     ContainerExec,
@@ -15,13 +14,11 @@ from torusrun.orchestrator.images.command import (
     SecretVariables,
     inside,
 )
-from torusrun.orchestrator.job.image.stage import copied
-from torusrun.orchestrator.job.start.launch_order import RankImage
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 
 def contained(
-    image: RankImage,
+    image: ContainerExec,
     command: Sequence[str],
     given: Mapping[str, str],
     inherited: Mapping[str, str],
@@ -29,17 +26,12 @@ def contained(
     rank: int,
     secret: SecretVariables = NO_SECRETS,
 ) -> tuple[list[str], dict[str, str]]:
-    """(arguments, environment) that run `command` in `image`, from the node's own copy if it is staged.
+    """(arguments, environment) that run `command` in `image`.
 
     Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
-    Raises ImageError if the image cannot be used, and SiteError if a value cannot be passed in or written.
+    Raises SiteError if a value cannot be passed in or written.
     """
     file = attempt.rank_variables(rank)
-    try:
-        if image.stage:
-            image = replace(image, image=str(copied(Path(image.image), image.stage, image.sha256, attempt.folder)))
-    except SiteError as error:
-        raise ImageError(str(error)) from None
     started = start(image, command, given, inherited, file, secret)
     if started.file_text:
         with explained(f"{file}: cannot be written"):

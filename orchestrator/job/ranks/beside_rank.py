@@ -20,7 +20,6 @@ from torusrun.orchestrator.base.json_files import read_object, required
 from torusrun.orchestrator.base.private import write_bytes
 from torusrun.orchestrator.images import pyxis
 from torusrun.orchestrator.job.image.contained import start
-from torusrun.orchestrator.job.image.stage import place
 from torusrun.orchestrator.job.ranks.meeting import meeting_of
 from torusrun.orchestrator.job.staging.order import StagedHere
 from torusrun.orchestrator.job.start.launch_order import LaunchOrder, Rank, ordered, secrets_of
@@ -60,8 +59,6 @@ def beside(attempt: Attempt, rank: int, command: list[str]) -> tuple[list[str], 
         if order.in_image:
             command, directory = _joined(attempt, rank, directory, command), "/"
         return command, safe({**inherited, **own, **secret.values}), directory
-    if image.stage:
-        image = replace(image, image=str(place(image.stage, image.sha256)))
     file = attempt.rank_variables(rank)
     started = start(image, command, own, inherited, file, secret)
     if started.file_text and not file.exists():

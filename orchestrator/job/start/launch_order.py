@@ -27,19 +27,11 @@ OF_SLURM = "SLURM_STEP_GPUS"  # their numbers on this host
 
 
 @dataclass(frozen=True)
-class RankImage(ContainerExec):
-    """The image of the ranks; `stage` is the folder for its copy on each node, None if they start the image itself."""
-
-    stage: str | None = None
-    sha256: str = ""
-
-
-@dataclass(frozen=True)
 class RoleOrder:
     """What the ranks of a role start; a run without roles has one, whose name is ''."""
 
     program: Program
-    container: RankImage | None = None
+    container: ContainerExec | None = None
     name: str = ""
     service: bool = False  # it ends on request; any other end of it is a failure
     after: tuple[str, ...] = ()  # roles that must be ready before
@@ -111,10 +103,12 @@ class Rank:
         return self.order.role(self.slot.role)
 
     @property
-    def container(self) -> RankImage | None:
-        """The image of its program, with the folder of what is staged."""
-        image, folder = self.role.container, self.staged.folder
-        return replace(image, binds=(*image.binds, Bind(str(Path(folder).parent)))) if image and folder else image
+    def container(self) -> ContainerExec | None:
+        """The image of its program, or the copy of the image, with the folder of what is staged."""
+        if not (image := self.role.container) or not self.staged.folder:
+            return image
+        bound = (*image.binds, Bind(str(Path(self.staged.folder).parent)))
+        return replace(image, image=moved(image.image, self.staged.copies), binds=bound)
 
     @property
     def of_role(self) -> tuple[Slot, ...]:

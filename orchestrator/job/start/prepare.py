@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -15,9 +15,9 @@ from torusrun.orchestrator.base.json_files import write_json, write_text
 from torusrun.orchestrator.base.process import ENTRY
 from torusrun.orchestrator.base.shipped import ROOT
 from torusrun.orchestrator.images import pyxis, runtime
-from torusrun.orchestrator.images.command import ON_PATH, TRAINING, variables
+from torusrun.orchestrator.images.command import ON_PATH, TRAINING, ContainerExec, variables
 from torusrun.orchestrator.job.staging.order import StageEntry, StageOrder
-from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RankImage, RoleOrder
+from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.roles import Ready, Role
@@ -108,17 +108,20 @@ def launch_order(
         host_variable=schedulers.get(plan.site.scheduler).variables.host,
         gpus=plan.site.gpus if plan.site.gpus < plan.site.node.gpus else None,
         in_image=in_image,
-        stage=_stage(plan),
+        stage=_stage(plan, () if in_image else images.values()),
         secrets=tuple(plan.secrets),
     )
 
 
-def _stage(plan: Plan) -> StageOrder | None:
-    """What the hosts stage; None for nothing."""
-    entries = tuple(StageEntry(name, str(expanded(path))) for name, path in plan.run.staged)
+def _stage(plan: Plan, images: Iterable[Image]) -> StageOrder | None:
+    """What the hosts stage, images where the site names a folder for it; None for nothing."""
+    entries = [StageEntry(name, str(expanded(path))) for name, path in plan.run.staged]
+    if plan.site.stage:
+        sums = {image.path: image.sha256 for image in images}
+        entries += [StageEntry("", path, sha256) for path, sha256 in sums.items()]
     if not entries:
         return None
-    return StageOrder(plan.run_id, plan.site.stage or "", entries, token_hex(32), plan.site.node.interface)
+    return StageOrder(plan.run_id, plan.site.stage or "", tuple(entries), token_hex(32), plan.site.node.interface)
 
 
 def _of_another(plan: Plan) -> dict[str, Any]:
@@ -159,9 +162,8 @@ def _python_path(plan: Plan, run: RunFolder, image: Image | None) -> str:
     return os.pathsep.join(filter(None, entries))
 
 
-def _rank_image(plan: Plan, image: Image, program: Program, image_runtime: runtime.Runtime) -> RankImage:
+def _rank_image(plan: Plan, image: Image, program: Program, image_runtime: runtime.Runtime) -> ContainerExec:
     from torusrun.orchestrator.run.image import run_image  # half of a start's time
 
     container = run_image.container(plan, image, image_runtime)
-    known = {**vars(container), "directory": program.directory or container.directory}
-    return RankImage(**known, stage=plan.site.container.stage, sha256=image.sha256)
+    return replace(container, directory=program.directory or container.directory)

@@ -212,7 +212,6 @@ def _site_misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
             "stage": site.stage,
             "topology.file": topology.file if topology else None,
             "container.cache": container.cache,
-            "container.stage": container.stage,
             "container.temporary": container.temporary,
             "container.host_mpi": container.host_mpi,
         }
@@ -257,9 +256,6 @@ def _pyxis(site: Site) -> Iterator[Misfit]:
         how = f"this site starts its ranks by {site.launcher} ({site.scheduler})"
         wrong = f"'container.runtime': Pyxis is a plug-in of Slurm's srun, and {how}"
         yield Misfit("container.runtime", wrong, "name apptainer or singularity, or leave it out")
-    if container.stage:
-        unpacked = "enroot unpacks the image to each node's own disk, once for all its ranks"
-        yield Misfit("container.stage", f"'container.stage' has no use with Pyxis: {unpacked}", "leave it out")
     if container.gpu in ("nvccli", "rocm"):
         wrong = f"'container.gpu: {container.gpu}' does not work with Pyxis: enroot's own hook brings NVIDIA's GPUs in"
         yield Misfit("container.gpu", wrong, "write nv or none, or leave it out")

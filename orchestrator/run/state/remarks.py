@@ -127,7 +127,7 @@ def _at_work(
         return "the ranks have met; the first step is not recorded yet"
     if not began:
         if attempt.launch.exists():
-            return "the image is checked, or copied to the nodes"
+            return "the image is checked"
         if attempt.preflight_order.exists():
             return "its nodes and the links between them are checked"
         if awaited and attempt.pulse.exists():
@@ -138,8 +138,7 @@ def _at_work(
     if started < ranks:
         if unready:
             return unready
-        copying = "; each node copies the image" if _copies(attempt) else ""
-        return f"{started} of {counted(ranks, 'rank')} started{staging(attempt) or copying}"
+        return f"{started} of {counted(ranks, 'rank')} started{staging(attempt)}"
     if command:
         return ""
     if attempt.rendezvous.exists():
@@ -166,15 +165,3 @@ def staging(attempt: Attempt) -> str:
         return ""
     to = counted(hosts, "host")
     return f"; staging {plain(str(shown.get('name')))} to {to}: {written / 1e9:.1f} of {whole / 1e9:.1f} GB"
-
-
-def _copies(attempt: Attempt) -> bool:
-    """Whether the ranks start from a copy of the image on their node."""
-    try:
-        launch = read_object(attempt.launch) or {}
-    except SiteError:
-        return False
-    roles = launch.get("roles")
-    main = roles[0] if isinstance(roles, list) and roles else None
-    container = main.get("container") if isinstance(main, dict) else None
-    return isinstance(container, dict) and bool(container.get("stage"))

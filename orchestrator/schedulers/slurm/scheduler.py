@@ -39,15 +39,6 @@ def _remote(host: str, command: str) -> list[str]:
     return ["srun", *options, "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none", "/bin/sh", "-c", command]
 
 
-def _broadcast(
-    environment: Mapping[str, str], ready: Sequence[str], source: Path, destination: Path
-) -> list[list[str]]:
-    nodes = f"--ntasks={environment.get('SLURM_JOB_NUM_NODES', '1')}"
-    once = ["srun", nodes, "--ntasks-per-node=1", "--mpi=none", *ready]
-    # sbcast copies in a tree. Without --force, it overwrites no file.
-    return [once, ["sbcast", str(source), str(destination)]]
-
-
 class Slurm(Scheduler):
     """Slurm's commands."""
 
@@ -68,7 +59,7 @@ class Slurm(Scheduler):
         silent="timed out on send/recv|Zero Bytes were transmitted or received",  # slurm_errno.c
     )
     cluster = ClusterQueries(("sinfo",), facts.describe, facts.SWITCHES, facts.hosts)
-    reach = Reach(_shell, _remote, _broadcast)
+    reach = Reach(_shell, _remote)
 
     def directives(self, request: Request) -> list[str]:
         options = [

@@ -1,24 +1,22 @@
 """A rank's command in its image: values that the runtime cannot carry go through a file of their own."""
 
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from torusrun.orchestrator.base.errors import ImageError, SiteError
-from torusrun.orchestrator.images.command import Bind
+from torusrun.orchestrator.base.errors import SiteError
+from torusrun.orchestrator.images.command import Bind, ContainerExec
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job.image.contained import contained
-from torusrun.orchestrator.job.start.launch_order import RankImage
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 SECRET = "$(id) is; a 'secret'"
 
 
-def kept(version: tuple[int, ...], bind: str = "/a") -> RankImage:
+def kept(version: tuple[int, ...], bind: str = "/a") -> ContainerExec:
     runtime = Runtime("singularity", "singularity", version)
-    return RankImage(runtime, "/c/x.sif", (Bind(bind),), directory="/", sha256="0" * 64)
+    return ContainerExec(runtime, "/c/x.sif", (Bind(bind),), directory="/")
 
 
 @pytest.fixture
@@ -55,9 +53,3 @@ def test_what_cannot_be_started_is_one_message(attempt: Attempt) -> None:
     attempt.ranks.rmdir()
     with pytest.raises(SiteError, match=r"0003\.env: cannot be written: No such file or directory"):
         contained(kept((3, 8, 7)), ["python3"], {"TOKEN": SECRET}, {}, attempt, 3)
-
-
-def test_only_an_image_that_cannot_be_used_is_an_error_of_the_image(tmp_path: Path) -> None:
-    image = replace(kept((1, 4, 0)), stage="$NOT_SET_HERE")
-    with pytest.raises(ImageError):
-        contained(image, ["true"], {}, {}, Attempt(tmp_path), 0)

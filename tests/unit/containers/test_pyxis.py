@@ -283,7 +283,6 @@ def test_build_recognises_an_image_by_its_content(
         ("scheduler: gridengine\nlauncher: mpirun\n", "starts its ranks by mpirun (gridengine)"),
         ("scheduler: local\nlauncher: spawn\n", "starts its ranks by spawn (local)"),
         ("scheduler: slurm\nlauncher: mpirun\n", "name apptainer or singularity, or leave it out"),
-        (", stage: /tmp", "'container.stage' has no use with Pyxis: enroot unpacks"),
         (", gpu: rocm", "'container.gpu: rocm' does not work with Pyxis"),
     ],
 )

@@ -71,7 +71,7 @@ def test_slurm(home: object) -> None:
     assert made.request.memory_bytes == 7 * 2**30
     assert (node.interface, node.hcas, node.inter_node_bytes_per_s) == ("ib0", ("mlx5_0", "mlx5_1"), 22.5e9)
     assert made.topology and made.topology.source == "slurm"
-    assert (made.container.runtime, made.container.build, made.container.stage) == (
+    assert (made.container.runtime, made.container.build, made.stage) == (
         "apptainer", "fakeroot", "$TORUSRUN_SCRATCH"
     )  # fmt: skip
     assert "#   closed       closed: its state is DOWN" in written
