@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     NAME = ""
 STANDARD = os.path.dirname(os.__file__)
+TOTAL_BYTES = 4  # before the kept modules, their checksum
 FOREIGN = ("site-packages", "dist-packages")  # folders in STANDARD of what others install, and change
 
 
@@ -46,8 +47,10 @@ class KeptModules:
         self._modules = {}  # type: dict[str, tuple[str, bytes]]
         try:
             with open(self._file, "rb") as file:
-                self._modules = marshal.load(file)
-        except (OSError, EOFError, ValueError, TypeError):
+                total, content = file.read(TOTAL_BYTES), file.read()
+            if total == _total(content):  # marshal may read anything from a damaged file
+                self._modules = marshal.loads(content)
+        except OSError:
             pass
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
@@ -68,8 +71,9 @@ class KeptModules:
                     self._modules[name] = (loader.path, marshal.dumps(loader.get_code(name)))
             if len(self._modules) > before:
                 unfinished = "%s.%d" % (self._file, os.getpid())
+                content = marshal.dumps(self._modules)
                 with open(unfinished, "wb") as file:
-                    marshal.dump(self._modules, file)
+                    file.write(_total(content) + content)
                 os.replace(unfinished, self._file)
         except (OSError, ImportError, ValueError):  # a full disk: the next verb starts as slowly
             pass
@@ -78,6 +82,10 @@ class KeptModules:
         """Whether a file stays as it is for as long as this folder and this Python do."""
         ours, standard = path.startswith(self._folder + os.sep), path.startswith(STANDARD + os.sep)
         return ours or (standard and not any(name in path for name in FOREIGN))
+
+
+def _total(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(TOTAL_BYTES, "big")
 
 
 def started(archive: str) -> int:

@@ -1,6 +1,7 @@
 """torusrun.pyz: it needs only Python, is unpacked once, and starts a verb from few files."""
 
 import ast
+import marshal
 import os
 import shutil
 import subprocess
@@ -76,7 +77,8 @@ def test_a_damaged_file_of_kept_modules_is_replaced(pyz: Path, home: Path) -> No
     started(pyz, home, "sites")
     (kept,) = unpacked(home).glob(".kept-*")
     whole = kept.read_bytes()
-    for content in (whole[: len(whole) // 2], b"", os.urandom(100)):
+    flipped = whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:]
+    for content in (whole[: len(whole) // 2], b"", marshal.dumps(7), flipped):
         kept.write_bytes(content)
         assert started(pyz, home, "sites")[0] == 0
         assert len(kept.read_bytes()) > len(whole) / 2
