@@ -30,7 +30,7 @@ HEADS = {
     "slurm": "scheduler: slurm\nlauncher: srun\n",
     "pbs": "scheduler: pbs\nlauncher: mpirun\n",
     "gridengine": "scheduler: gridengine\nlauncher: mpirun\n"
-    'ask: ["-pe mpi {ranks}", "-l gpu={gpus}", "-l cpu={cpus}"]\n',
+    'ask: ["-pe mpi {ranks}", "-l gpu={gpus}", "-l cores={cpus}"]\n',
 }
 NODE = "node: {ranks: 4, gpus: 4}\nrequest: {qos: usual, cpus_per_rank: 2, memory: 64GiB, options: [OPTION]}\n"
 SAYS = {  # key: (its value, the directives that it makes at each scheduler; '' for an error)
@@ -39,7 +39,7 @@ SAYS = {  # key: (its value, the directives that it makes at each scheduler; '' 
     "reservation": ("R12", "--reservation=R12", "-q R12", "-ar R12"),
     "memory": ("200G", "--mem=204800M", ":mem=204800mb", "-l mem_free=51200M"),
     "memory_per_rank": ("8GiB", "--mem=32768M", ":mem=32768mb", "-l mem_free=8192M"),
-    "cpus_per_rank": ("5", "--cpus-per-task=5", ":ncpus=20", "-l cpu=20"),
+    "cpus_per_rank": ("5", "--cpus-per-task=5", ":ncpus=20", "-l cores=20"),
     "gpus": ("1", "--gres=gpu:1", ":ngpus=1", "-l gpu=1"),
     "gpu_type": ("v100", "--gres=gpu:v100:4", ":ngpus=4:gpu_type=v100", ""),
     "exclusive": ("true", "--exclusive", "-l place=scatter:excl", "-l exclusive=true"),
