@@ -30,7 +30,7 @@ from torusrun.orchestrator.job.ready_elsewhere import beside_ready
 from torusrun.orchestrator.job.recorded import failed, forget_first, recorded, settled_end
 from torusrun.orchestrator.job.running import Running
 from torusrun.orchestrator.job.start.launch import command, environment, launcher
-from torusrun.orchestrator.job.start.prepare import prepare
+from torusrun.orchestrator.job.start.prepare import copied_to_nodes, prepare
 from torusrun.orchestrator.job.stop_requests import StopRequests
 from torusrun.orchestrator.job.verdict import Evidence, verdict
 from torusrun.orchestrator.place.hosts.same_host import without
@@ -134,7 +134,7 @@ class Supervisor:
         placement = self._place(hosts)
         images = image_kept.all_kept(self.folder, self.plan.run.image)
         program = prepare(self.plan, self.folder, self.attempt, placement, images, starter)
-        if images and not self.plan.site.stage and (end := made_ready(images, self._asked)):  # else each host does
+        if images and not copied_to_nodes(self.plan.site) and (end := made_ready(images, self._asked)):
             return end
         reason = self.plan.chosen.reason if self.plan.chosen else ""
         dims, hosts = placement.grid.dims, tuple(placement.hosts)

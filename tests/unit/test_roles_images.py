@@ -12,6 +12,7 @@ from torusrun.orchestrator.cli.dry_run import dry_run
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.job.image.made_ready import verify
 from torusrun.orchestrator.job.start.launch_order import in_front
+from torusrun.orchestrator.job.start.prepare import copied_to_nodes
 from torusrun.orchestrator.run.attempts import create
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image import recorded
@@ -77,6 +78,18 @@ def test_every_image_is_recorded_by_its_name_and_must_stay_the_same(project: Pat
     (project / "other.sif").write_text("changed")
     with pytest.raises(SiteError, match=r"other\.sif: this is not the image that the run was submitted with"):
         verify(kept)
+
+
+@pytest.mark.parametrize(("runtime", "copied"), [(RUNTIME, True), ("pyxis", False)])
+def test_an_image_that_no_host_copies_is_verified_before_the_ranks_start(
+    project: Path, runtime: str, copied: bool
+) -> None:
+    site = f"scheduler: slurm\nlauncher: srun\nruns: {project}/runs\nstage: $NODE\ncontainer: {{runtime: {runtime}}}\n"
+    (project / "site.yaml").write_text(site)
+    (project / "run.sqsh").write_text("an image")
+    made = planned(f"name: x\nsite: site.yaml\ncode: none\ncommand: [x]\nimage: ./run.{'sif' if copied else 'sqsh'}\n")
+    order = dry_run(made).order
+    assert copied_to_nodes(made.site) is bool(order.stage and order.stage.entries) is copied
 
 
 def test_a_service_alone_may_be_in_an_image(project: Path) -> None:

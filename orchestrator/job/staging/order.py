@@ -14,7 +14,6 @@ class StageEntry:
     name: str
     path: str
     sha256: str = ""
-    packed: bool = False  # whether it is an archive of a conda environment, which is unpacked
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from torusrun.orchestrator.job.start.launch_order import LaunchOrder, RoleOrder
 from torusrun.orchestrator.keys.main_role import awaited, main_name, services
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.orchestrator.keys.roles import Ready, Role
+from torusrun.orchestrator.keys.site import Site
 from torusrun.orchestrator.place.placement.binding import node_type, of_gpus
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
@@ -108,15 +109,20 @@ def launch_order(
         host_variable=schedulers.get(plan.site.scheduler).variables.host,
         gpus=plan.site.gpus if plan.site.gpus < plan.site.node.gpus else None,
         in_image=in_image,
-        stage=_stage(plan, () if in_image else images.values()),
+        stage=_stage(plan, images.values()),
         secrets=tuple(plan.secrets),
     )
+
+
+def copied_to_nodes(site: Site) -> bool:
+    """Whether every node starts its own copy of an image, which its first rank verifies; enroot makes its own."""
+    return bool(site.stage) and not pyxis.used(site.container.runtime)
 
 
 def _stage(plan: Plan, images: Iterable[Image]) -> StageOrder | None:
     """What the hosts stage, images where the site names a folder for it; None for nothing."""
     entries = [StageEntry(name, str(expanded(path))) for name, path in plan.run.staged]
-    if plan.site.stage:
+    if copied_to_nodes(plan.site):
         sums = {image.path: image.sha256 for image in images}
         entries += [StageEntry("", path, sha256) for path, sha256 in sums.items()]
     if not entries:
