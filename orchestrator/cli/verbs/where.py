@@ -43,11 +43,14 @@ def run(args: argparse.Namespace) -> int:
 
 def soonest(file: str, settings: Sequence[str]) -> Place:
     """The place where a run starts first. Raises UserError if it can start nowhere."""
-    from torusrun.orchestrator.sites.where import table
+    from torusrun.orchestrator.sites.where import NOT_KNOWN, table
 
-    best, *_ = table(_places(file, settings, None)).rows
+    best, *others = table(_places(file, settings, None)).rows
     if not best.possible:
-        raise UserError(f"the run can start at none of your sites: `torusrun where {file}` says why")
+        silent = sorted({place.site for place in (best, *others) if place.outcome == NOT_KNOWN})
+        known = f"no site of yours is known to start the run (not known: {', '.join(silent)})"
+        none = known if silent else "the run can start at none of your sites"
+        raise UserError(f"{none}: `torusrun where {file}` says why")
     return best
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.unit.sites.recorded_clusters import PBS, PBS_WITH_LIMITS, RECORDED, SLURM, SLURM_WITHOUT_ACCOUNTS, recorded
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.verbs.where import soonest
 from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs import facts as pbs
@@ -77,6 +79,17 @@ def test_the_earliest_start_comes_first_and_the_impossible_last(monkeypatch: pyt
     assert [place.start for place in places[:3]] == ["now", "in 100.0 s", "in 2.0 h"]
     assert [place.possible for place in places] == [True] * 6 + [False]
     assert {place.outcome for place in places} < {*BEST_FIRST}
+
+
+def test_a_silent_site_is_not_taken_for_one_that_refuses(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "run.yaml").write_text("name: x\nsite: there.yaml\ncode: none\ncommand: [x]\n")
+    (tmp_path / "there.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {tmp_path}\n")
+    with pytest.raises(UserError, match=r"is known to start the run \(not known: .*there\.yaml\): `torusrun where run"):
+        soonest("run.yaml", [])
 
 
 def test_the_start_in_slurms_answer() -> None:
