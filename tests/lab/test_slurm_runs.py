@@ -160,8 +160,8 @@ def test_terminals_that_watch_share_one_question_per_interval(place: Slurm) -> N
     began_s = time.monotonic()
     noting = f'#!/bin/sh\necho asked >> {place.folder}/asked\nexec {shutil.which("squeue")} "$@"\n'
     place.put("noting", noting)
-    assert place.run(["sh", "-c", "mkdir bin && mv noting bin/squeue && chmod +x bin/squeue"]).returncode == 0
-    watch = f'PATH="$PWD/bin:$PATH" exec {place.lab.python} -m torusrun watch {run.name}'
+    assert place.run(["sh", "-c", "mkdir noted && mv noting noted/squeue && chmod +x noted/squeue"]).returncode == 0
+    watch = f'PATH="$PWD/noted:$PATH" exec {place.lab.python} -m torusrun watch {run.name}'
     terminals = [place.start(["sh", "-c", watch]) for _ in range(6)]
     asked = place.folder / "asked"
     until(lambda: asked.exists() and len(asked.read_text().splitlines()) > 2, "the terminals to ask three times")
