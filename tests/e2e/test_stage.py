@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.places import Place
+from tests.e2e.places import Local, Place
 
 READS = "cat $TORUSRUN_STAGED/data/deep/file $TORUSRUN_STAGED/named; test $TORUSRUN_ATTEMPT = 2"
 
@@ -25,9 +25,8 @@ def test_every_rank_reads_the_copy_of_its_node_which_the_next_attempt_finds(plac
     place.put("staged/deep/file", f"of the folder {os.urandom(8).hex()}\n")
     place.put("single", "of the file\n")
     sources = f"stage=[data={place.folder}/staged, named={place.folder}/single]"
-    run = place.submit_script(
-        READS, "--set", sources, "--set", f"site={place.site('staging.yaml', stage='/tmp/e2e-staged')}"
-    )
+    of_node = f"{place.folder}/node" if isinstance(place, Local) else "/tmp/e2e-staged"  # a node has its own /tmp
+    run = place.submit_script(READS, "--set", sources, "--set", f"site={place.site('staging.yaml', stage=of_node)}")
     place.watch(run)
     assert place.view(run)["state"] == "FAILED" and all(staged(run, 1).values())
     place.succeeds("resume", run.name)
