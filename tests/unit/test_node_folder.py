@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.unit.test_roles import refused
 from torusrun.orchestrator.base.errors import ImageError, SiteError
 from torusrun.orchestrator.job.staging import node_folder
 from torusrun.orchestrator.job.staging.chain import Chain
@@ -264,3 +265,18 @@ def test_a_venv_runs_from_its_copy(node: Path, tmp_path: Path, attempt: Path) ->
     activated = f". {copy}/bin/activate && echo $VIRTUAL_ENV"
     said = subprocess.run(["bash", "-c", activated], capture_output=True, text=True, timeout=60, check=True)
     assert said.stdout == f"{copy}\n"
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        (["a/paths.json"], "'paths.json' is the name of a file of torusrun's own there; write NAME=PATH"),
+        (["a/.attempt"], "'.attempt' is the name of a file of torusrun's own there"),
+        (["a/x", "b/x"], "'x' is the name of two of them"),
+    ],
+)
+def test_a_name_in_the_folder_of_a_run_is_free(tmp_path: Path, paths: list[str], words: str) -> None:
+    for path in paths:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    assert words in refused(tmp_path, f"command: [x]\nstage: [{', '.join(str(tmp_path / path) for path in paths)}]\n")

@@ -1,6 +1,7 @@
 """Where the node's own copy of a path is, if the run has staged it (`stage:` in a run file).
 
-TORUSRUN_STAGED names the run's folder there. `paths.json` in it has each staged path, without links, and its copy.
+TORUSRUN_STAGED names the run's folder there. In it, `paths.json` has the copy of each staged path, which is named as
+written and without links.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torusrun.training.files.trusted import open_own
 from torusrun.training.recipe.reading import ConfigError
 
 VARIABLE = "TORUSRUN_STAGED"
+PATHS, READY = "paths.json", ".attempt"  # torusrun's own files in that folder
 LARGEST_BYTES = 1 << 20
 
 
@@ -38,7 +40,7 @@ def _copies() -> dict[str, str]:
     """The copy of each staged path; the list must be this user's own, since whoever writes it chooses the data."""
     if not (folder := os.environ.get(VARIABLE)):
         return {}
-    place = Path(folder, "paths.json")
+    place = Path(folder, PATHS)
     try:
         with open(open_own(place), "rb") as file:
             found = json.loads(file.read(LARGEST_BYTES))

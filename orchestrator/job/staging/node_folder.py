@@ -24,6 +24,7 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.job.staging.order import StageEntry
 from torusrun.orchestrator.job.staging.stream import TOP, walk
 from torusrun.training.files import lock
+from torusrun.training.files.staged import PATHS, READY
 from torusrun.training.files.trusted import make_own_folder, open_folder, open_regular, own_folder, sha256_of
 
 UNREAD_S = 86_400.0  # a copy that nobody has read for so long goes
@@ -32,7 +33,6 @@ LARGEST_RECORD_BYTES = 64 * 1024
 NOT_FACTS = "__pycache__"  # a Python writes into these as it imports from the copy
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 SCRATCH, ELSE = "TORUSRUN_SCRATCH", "/tmp"
-PATHS, READY = "paths.json", ".attempt"  # in the folder of a run
 MEND = (
     "set 'stage' of the site to a folder that only the job uses, such as $TORUSRUN_SCRATCH if the "
     "scheduler sets it, or ask for this one to be removed"

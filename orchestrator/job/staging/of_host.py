@@ -66,12 +66,12 @@ class OfHost:
         return done
 
     def _facts(self) -> list[tuple[str, int]]:
-        """(ID, size) of every entry: the first host looks at the shared disk, the others are told."""
+        """(ID, size) of every entry: the first host reads them on the shared disk, the others receive them."""
         chain = self._chain
         if chain.above:
             facts = [(str(name), int(size)) for name, size in chain.above.hear(LIST)]
             if not all(ID.fullmatch(name) for name, _ in facts) or len(facts) != len(self._order.entries):
-                raise SiteError(f"{chain.host} was told of other copies than it has to make")
+                raise SiteError(f"{chain.host} got a list of other copies than it has to make")
         else:
             facts = [_identified(entry) for entry in self._order.entries]
         if chain.below:

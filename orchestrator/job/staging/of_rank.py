@@ -15,11 +15,12 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError, StoppedBeforeStart
 from torusrun.orchestrator.base.json_files import read_object, write_json
 from torusrun.orchestrator.job.staging.chain import Chain
-from torusrun.orchestrator.job.staging.node_folder import PATHS, hold, place, ready, run_folder
+from torusrun.orchestrator.job.staging.node_folder import hold, place, ready, run_folder
 from torusrun.orchestrator.job.staging.of_host import OfHost
 from torusrun.orchestrator.job.staging.order import StagedHere, StageOrder
 from torusrun.orchestrator.place.placement.mapping import Placement
 from torusrun.orchestrator.run.folder.run_folder import Attempt
+from torusrun.training.files.staged import PATHS
 
 LOOK_S = 0.1
 

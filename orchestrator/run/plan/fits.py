@@ -20,6 +20,7 @@ from torusrun.orchestrator.run.plan import fits_command, fits_roles, missing
 from torusrun.orchestrator.schedulers.launchers import family
 from torusrun.orchestrator.schedulers.words import not_plain
 from torusrun.training.counted import counted
+from torusrun.training.files.staged import PATHS, READY
 from torusrun.training.recipe import fits as recipe
 from torusrun.training.recipe.names import SCHEDULES
 from torusrun.training.recipe.reading import ConfigError
@@ -115,9 +116,10 @@ def _staged(run: RunSpec, site: Site) -> Iterator[Misfit]:
     """Every misfit of what the run stages."""
     names = [name for name, _ in run.staged]
     for number, name in enumerate(names):
-        if name in ("", *names[:number]):
-            wrong = f"'stage': {name!r} is the name of two of them" if name else "'stage': a path has no last part"
-            yield Misfit(f"stage[{number}]", wrong, "write NAME=PATH")
+        wrong = f"{name!r} is the name of two of them" if name in names[:number] else ""
+        wrong = f"{name!r} is the name of a file of torusrun's own there" if name in (PATHS, READY) else wrong
+        if wrong := wrong if name else "a path has no last part":
+            yield Misfit(f"stage[{number}]", f"'stage': {wrong}", "write NAME=PATH")
     if names and pyxis.used(site.container.runtime):
         wrong = "'stage': with Pyxis the ranks are in their container before anything is staged"
         yield Misfit("stage", wrong, "bind a folder of the shared disk with 'container.bind' of the site")
