@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.e2e.lab_places import GridEngine, Slurm
-from tests.e2e.places import WAITS, Place, started, until
+from tests.e2e.places import WAITS, Place, Said, started, until
 
 from .gridengine import GridEngineLab
 from .slurm import SlurmLab
@@ -50,19 +50,21 @@ def test_slurm_estimates_the_start_behind_another_job(slurm_lab: SlurmLab) -> No
 
 def test_the_soonest_place_is_the_one_that_is_open(slurm_lab: SlurmLab) -> None:
     place = Slurm(slurm_lab)
-    own = f"{slurm_lab.home}/.config/torusrun/sites"
-    assert place.run(["mkdir", "-p", own]).returncode == 0
-    place.put(f"{own}/open.yaml", place.site_text())
-    place.put(f"{own}/wrong.yaml", "scheduler: none\n")
-    try:
-        place.write_script("true")
-        said = place.succeeds("submit", "script.yaml", "--site", "soonest", *LONG)
-        assert "the run goes to open, queue main: now" in said.stderr, said.stderr
-        until(lambda: place.view(said.stdout.strip())["state"] == "COMPLETED", "the run to end")
-        refused = place.torusrun("submit", "script.yaml", "--site", "soonest", "--set", "nodes=5", "--set", "grid=5x2")
-        assert refused.returncode == 2 and "can start at none of your sites" in refused.stderr, refused.stderr
-    finally:
-        assert place.run(["rm", f"{own}/open.yaml", f"{own}/wrong.yaml"]).returncode == 0
+    settings = f"{place.folder}/soonest"  # a folder of settings that has these two sites alone
+    assert place.run(["mkdir", "-p", f"{settings}/torusrun/sites"]).returncode == 0
+    place.put(f"{settings}/torusrun/sites/open.yaml", place.site_text())
+    place.put(f"{settings}/torusrun/sites/wrong.yaml", "scheduler: none\n")
+    place.write_script("true")
+
+    def soonest(*words: str) -> Said:
+        submit = ("python", "-m", "torusrun", "submit", "script.yaml", "--site", "soonest")
+        return place.run(["env", f"XDG_CONFIG_HOME={settings}", *submit, *words])
+
+    run = soonest(*LONG)
+    assert run.returncode == 0 and "the run goes to open, queue main: now" in run.stderr, run.stderr
+    until(lambda: place.view(run.stdout.strip())["state"] == "COMPLETED", "the run to end")
+    refused = soonest("--set", "nodes=5", "--set", "grid=5x2")
+    assert refused.returncode == 2 and "can start at none of your sites" in refused.stderr, refused.stderr
 
 
 def test_grid_engine_says_whether_there_is_room_now(gridengine_lab: GridEngineLab) -> None:
