@@ -138,10 +138,8 @@ def exported(variables: Mapping[str, str]) -> str:
 
 def words_needed(container: ContainerExec) -> list[str]:
     """The options and commands that this container needs and some runtimes lack."""
-    needed = [f"--{container.gpu}"] if container.gpu else []
-    if container.writable:
-        needed.append("--writable-tmpfs")
-    return needed
+    writable = ["--writable-tmpfs"] if container.writable else []
+    return [f"--{container.gpu}", *writable] if container.gpu else writable
 
 
 def passes(name: str) -> bool:
@@ -150,25 +148,17 @@ def passes(name: str) -> bool:
 
 
 def _exec(container: ContainerExec) -> list[str]:
-    options = ["--cleanenv", *(["--no-eval"] if container.runtime.has("--no-eval") else [])]
-    options += _mounting(container)
-    options += ["--pwd", container.directory] if container.directory else []
-    # Without --quiet a runtime writes what it does into the log of every rank.
-    return [container.runtime.command, "--quiet", "exec", *options, *container.extra, container.image]
-
-
-def _mounting(container: ContainerExec) -> list[str]:
-    """The options for mounts."""
-    if lacking := [why for word in words_needed(container) if (why := container.runtime.lacks(word))]:
+    runtime, needed = container.runtime, words_needed(container)
+    if lacking := [why for word in needed if (why := runtime.lacks(word))]:
         raise ValueError(lacking[0])
-    options = [f"--{container.gpu}"] if container.gpu else []
-    if container.writable:
-        options += ["--writable-tmpfs"]
+    options = ["--cleanenv", *(["--no-eval"] if runtime.has("--no-eval") else []), *needed]
     for bind in container.binds:
         if any(mark in path for path in (bind.host, bind.inside) for mark in ":,"):
             raise ValueError(f"a bind's path must be without ':' and ',': {bind}")
         options += ["--bind", str(bind)]
-    return options
+    options += ["--pwd", container.directory] if container.directory else []
+    # Without --quiet a runtime writes what it does into the log of every rank.
+    return [runtime.command, "--quiet", "exec", *options, *container.extra, container.image]
 
 
 def _carries(runtime: Runtime, name: str, value: str) -> bool:
