@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
@@ -78,15 +78,8 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-class Extent(NamedTuple):
-    """A part of a file: its first byte, and its number of bytes."""
-
-    start: int
-    length: int
-
-
-def squashfs(path: Path) -> Extent:
-    """The squashfs of the root file system in a SIF. Raises UserError if it has none that can be copied."""
+def squashfs(path: Path) -> tuple[int, int]:
+    """(first byte, number of bytes) of a SIF's root file system. Raises UserError unless it is a squashfs to copy."""
     try:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
             size, head = os.fstat(stream.fileno()).st_size, stream.read(HEADER.size)
@@ -108,7 +101,7 @@ def squashfs(path: Path) -> Extent:
                     raise UserError(
                         f"{path}: the SIF is damaged: its squashfs is not within the file; copy or build it again"
                     )
-                return Extent(offset, length)
+                return offset, length
     raise UserError(f"{path}: the SIF has no squashfs, so it cannot be converted for Pyxis")
 
 

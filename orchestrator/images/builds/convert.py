@@ -101,7 +101,8 @@ def key_of_import(reference: str) -> str:
 
 def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
     """The squashfs of a SIF, whose facts it keeps; from the cache, or copied now. Raises UserError, SiteError."""
-    key, part, packages = key_of_sif(entry.sha256), sif.squashfs(entry.path), entry.path.with_suffix(".packages")
+    key, packages = key_of_sif(entry.sha256), entry.path.with_suffix(".packages")
+    start, left = sif.squashfs(entry.path)
     with _free(key, cache, progress) as found:
         if found:
             return found
@@ -113,8 +114,7 @@ def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
                 open(private.open_regular(Path(os.path.realpath(entry.path))), "rb") as source,
                 open(work, "xb") as target,
             ):
-                source.seek(part.start)
-                left = part.length
+                source.seek(start)
                 while left and (chunk := source.read(min(left, CHUNK_BYTES))):
                     target.write(chunk)
                     left -= len(chunk)
