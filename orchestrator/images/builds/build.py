@@ -25,15 +25,13 @@ from torusrun.orchestrator.base.whole_lines import tail
 from torusrun.orchestrator.images import sif
 from torusrun.orchestrator.images.builds import output, running
 from torusrun.orchestrator.images.builds.cache import Cache, CachedImage, end_and_remove
-from torusrun.orchestrator.images.builds.convert import PULLED
+from torusrun.orchestrator.images.builds.convert import PULLED, Progress
 from torusrun.orchestrator.images.builds.output import EXAMINE, Phases
 from torusrun.orchestrator.images.command import Bind
-from torusrun.orchestrator.images.definitions import definition_file
+from torusrun.orchestrator.images.definitions import build_secrets, definition_file
 from torusrun.orchestrator.images.definitions.build_secrets import Secrets
-from torusrun.orchestrator.images.definitions.build_secrets import read as read_secrets
 from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE
-from torusrun.orchestrator.images.definitions.inputs import BUILD_ONLY as BUILD_ONLY_FOLDER
-from torusrun.orchestrator.images.definitions.inputs import Inputs, file_checksum
+from torusrun.orchestrator.images.definitions.inputs import BUILD_ONLY_FOLDER, Inputs, file_checksum
 from torusrun.orchestrator.images.definitions.package_lock import PackageLock
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
 from torusrun.orchestrator.images.runtime import Runtime, own_environment
@@ -44,7 +42,6 @@ FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 UNFIT = re.compile("[,:'\"]")  # the runtime splits paths at these characters
 
-Progress = Callable[[str], None]
 Examine = Callable[[Path], tuple[dict[str, str], PackageLock | None]]
 """Finds the versions and the packages in a finished image."""
 
@@ -107,7 +104,7 @@ def _build(
 ) -> CachedImage:
     log, work, started_s = cache.log(key), cache.working(key), time.time()
     image = work.with_name(f"{work.name}.sif")
-    secrets = read_secrets(options.secrets, options.secrets_beside)
+    secrets = build_secrets.read(options.secrets, options.secrets_beside)
     try:
         _check_paths(work, options, secrets)
         source = inputs.lay_out(work)
@@ -128,8 +125,7 @@ def _build(
         phases.begin(EXAMINE)
         versions, packages = examine(image)
         if packages:
-            lock_of_it = replace(packages, built_s=inputs.built_s or int(started_s))
-            write_json(cache.packages(key), lock_of_it.as_json())
+            write_json(cache.packages(key), replace(packages, built_s=inputs.built_s or int(started_s)).as_json())
         built = CachedImage(
             key=key,
             path=cache.image(key),
@@ -160,15 +156,9 @@ def _why(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def command(
-    runtime: Runtime,
-    options: Options,
-    image: Path,
-    source: str,
-    bound: Sequence[Bind] = (),
-) -> list[str]:
+def command(runtime: Runtime, options: Options, image: Path, source: str, bound: Sequence[Bind] = ()) -> list[str]:
     """The runtime's command that builds a definition or an image. Raises SiteError if the runtime is too old for it."""
-    if source.startswith(tuple(f"{transport}://" for transport in PULLED)):
+    if source.partition("://")[0] in PULLED:
         return [runtime.command, "pull", str(image), source]
     asked = {"fakeroot": ["--fakeroot"], "userns": ["--userns"], "plain": []}[options.mode]
     if options.mode == "fakeroot" and not runtime.has("--fakeroot"):

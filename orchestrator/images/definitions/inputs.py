@@ -22,7 +22,7 @@ from torusrun.orchestrator.keys.paths import expanded
 from torusrun.training.files.trusted import sha256_of
 
 SCHEMA = 2
-BUILD_ONLY = "build-only"  # the folder beside a definition that is bound during the build
+BUILD_ONLY_FOLDER = "build-only"  # the folder beside a definition that is bound during the build
 LOCAL = ("folder", "sif", "docker_archive", "oci_archive")
 NOT_COPIED = ("__pycache__", "*.pyc", ".git")
 
@@ -91,7 +91,7 @@ class Inputs:
                 shutil.copytree(path, folder / name, ignore=shutil.ignore_patterns(*NOT_COPIED))
             else:
                 shutil.copy2(path, folder / name)
-        self._lay_out_build_only(folder / BUILD_ONLY)
+        self._lay_out_build_only(folder / BUILD_ONLY_FOLDER)
         if self.base:
             (folder / "base").symlink_to(self.base)
         (folder / "image.def").write_text(self.definition, encoding="utf-8", newline="\n")
