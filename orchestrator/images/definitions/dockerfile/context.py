@@ -45,13 +45,11 @@ class Context:
             found = sorted(self.folder.glob(inner))
         for path in found:
             self._refuse_outside(path)
-        kept = [path for path in found if self._has_files(path)]
+        # `files` also refuses links out of the folder.
+        kept = [path for path in found if ([*self.files(path)] if path.is_dir() else not self.ignores(path))]
         if not kept:
             left_out = ".dockerignore leaves it out, or it is an empty folder"
             raise step.wrong(f"{pattern}: {left_out if found else f'{self.folder} has no such file'}; {NAMED}")
-        for path in kept:
-            for _ in self.files(path) if path.is_dir() else ():
-                pass  # which refuses links out of the folder
         return kept
 
     def _refuse_outside(self, path: Path) -> None:
@@ -74,9 +72,6 @@ class Context:
     def name(self, path: Path) -> str:
         """The name of a file; '' for the folder itself, since each clone may have another one."""
         return "" if path == self.folder else path.name
-
-    def _has_files(self, path: Path) -> bool:
-        return any(self.files(path)) if path.is_dir() else not self.ignores(path)
 
     def _enters(self, folder: Path) -> bool:
         """Whether a file below a folder may be copied: it is not ignored, or a rule may take a file in it back."""
@@ -110,21 +105,15 @@ def _inner(line: str) -> str:
 
 def _rule(line: str) -> tuple[re.Pattern[str], bool]:
     """(the pattern of the names that a line matches, whether it takes them back in)."""
-    back = line.startswith("!")
-    parts = _inner(line).split("/")
-    pattern = ""
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
-        if part == "**":
-            pattern += ".*" if last else "(?:.*/)?"
-        else:
-            pattern += _glob(part) + ("" if last else "/")
-    return re.compile(f"{pattern}(?:/.*)?$", re.DOTALL), back
+    *above, last = _inner(line).split("/")
+    folders = "".join("(?:.*/)?" if part == "**" else f"{_glob(part)}/" for part in above)
+    name = ".*" if last == "**" else _glob(last)
+    return re.compile(f"{folders}{name}(?:/.*)?$", re.DOTALL), line.startswith("!")
 
 
 def _glob(part: str) -> str:
     """A part of a path with `*`, `?` and `[...]`, none of which match a slash."""
     pieces = re.findall(r"\\.|\[[^\]]*\]|.", part)
-    special = {"*": "[^/]*", "?": "[^/]"}
-    known = {**special, **{piece: piece for piece in pieces if piece.startswith("[") and len(piece) > 1}}
+    classes = {piece: piece for piece in pieces if piece.startswith("[") and len(piece) > 1}
+    known = {"*": "[^/]*", "?": "[^/]", **classes}
     return "".join(known.get(piece) or re.escape(piece.removeprefix("\\")) for piece in pieces)
