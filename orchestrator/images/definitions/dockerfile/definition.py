@@ -19,7 +19,6 @@ from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Vari
 from torusrun.orchestrator.images.definitions.dockerfile import instructions, stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
-from torusrun.orchestrator.images.definitions.dockerfile.stages import Dockerfile
 from torusrun.orchestrator.images.definitions.image_file import Base, ImageFile
 from torusrun.orchestrator.images.definitions.inputs import Inputs
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY
@@ -68,9 +67,12 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
         return name
 
     recipes = [Recipe(stage, arranged, context, given, take).fill() for stage in arranged.stages]
+    images = [Section(_header(image), Text(label)) for image, label in arranged.copied.items()]
+    several = len(recipes) > 1 or bool(images)
+    sections = [_section(recipe, image_file, recipe is recipes[-1], several) for recipe in recipes]
     definition = templates.render(
         "container/dockerfile.def.j2",
-        stages=[*_images(arranged), *_sections(recipes, image_file)],
+        stages=[*images, *sections],
         image=image_file,
         at={"training": TRAINING, "host_mpi": HOST_MPI, "build_only": BUILD_ONLY, "copied": COPIED},
         shell=shell,
@@ -90,17 +92,6 @@ def _context(image_file: ImageFile, path: Path, beside: Path) -> Path:
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder, from which the Dockerfile could copy ('context')")
     return folder
-
-
-def _images(arranged: Dockerfile) -> list[Section]:
-    """A stage for each image that COPY --from names."""
-    names = arranged.copied.items()
-    return [Section(_header(image), Text(label)) for image, label in names]
-
-
-def _sections(recipes: list[Recipe], image_file: ImageFile) -> list[Section]:
-    several = len(recipes) > 1 or bool(recipes[0].of.copied)
-    return [_section(recipe, image_file, recipe is recipes[-1], several) for recipe in recipes]
 
 
 def _section(recipe: Recipe, image_file: ImageFile, last: bool, several: bool) -> Section:

@@ -14,7 +14,7 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.definitions.definition import line, shell
-from torusrun.orchestrator.images.definitions.dockerfile import stages
+from torusrun.orchestrator.images.definitions.dockerfile import instructions, stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Expansion, Instruction, expand, split
 from torusrun.orchestrator.images.definitions.dockerfile.stages import BuildStage, Dockerfile
@@ -23,6 +23,7 @@ from torusrun.orchestrator.images.sif import own_platform
 COPIED = "/.torusrun-copied"
 ARCHIVE = re.compile(r".+\.(tar(\.(gz|bz2|xz|zst))?|tgz|tbz2|txz)")
 PIP_USER = re.compile(r"\bpip[0-9.]*\s+install\b[^&|;]*\s--user\b")
+HERE_WORD = re.compile(r"<<-?\S+")
 SHOWN = 60  # characters of a RUN in the log
 UNSAFE = re.compile(r"(?im)^\s*%|^bootstrap:|\{\{|\n\n|\\\Z")
 WITHOUT_EFFECT = {
@@ -87,27 +88,24 @@ class Recipe:
 
     def _arg(self, step: Instruction) -> None:
         for name in (word.partition("=")[0] for word in split(step.text)):
-            if name not in {each for each, _ in self.environment}:  # ENV goes before ARG
-                self._set_argument(name, step)
-
-    def _set_argument(self, name: str, step: Instruction) -> None:
-        known = dict(stages.defaults(step, self.known, self.given))
-        value = known.get(name, self.of.arguments.get(name, _platform().get(name)))
-        if value is not None:
-            self.known[name] = value
-            self.post.append(Text(f"export {_name(name)}={shell(value)}"))
-        else:
-            self.known.setdefault(name, "")  # Docker takes it for empty, and RUN does not have it
+            if name in {variable for variable, _ in self.environment}:
+                continue  # ENV goes before ARG
+            defaults = dict(stages.defaults(step, self.known, self.given))
+            value = defaults.get(name, self.of.arguments.get(name, _platform().get(name)))
+            if value is not None:
+                self.known[name] = value
+                self.post.append(Text(f"export {_name(name)}={shell(value)}"))
+            else:
+                self.known.setdefault(name, "")  # Docker takes it for empty, and RUN does not have it
 
     def _env(self, step: Instruction) -> None:
         words = split(step.text)
         if not words:
             raise UserError("it names no variable")
         if "=" not in words[0]:  # the old form: ENV NAME all the rest
-            rest = step.text.partition(words[0])[2].strip()
-            pairs = [(words[0], rest)]
+            pairs = [(words[0], step.text.partition(words[0])[2].strip())]
         else:
-            pairs = [(word.partition("=")[0], word.partition("=")[2]) for word in words]
+            pairs = [word.partition("=")[::2] for word in words]
         values = [(_name(name), self._expand(value)) for name, value in pairs]  # with what was before this line
         self.environment += values
         for name, value in values:
@@ -119,12 +117,11 @@ class Recipe:
             raise UserError("it names no label")
         pairs = [word.partition("=")[::2] for word in words] if "=" in step.text else [(words[0], " ".join(words[1:]))]
         for name, value in pairs:
-            plain = " ".join(self._plain(value).split())
-            if plain:
+            if plain := " ".join(self._plain(value).split()):
                 self.labels[str(line(self._plain(name), "label"))] = str(line(plain, "label"))
 
     def _workdir(self, step: Instruction) -> None:
-        place = Expansion(tuple(part for word in [step.text] for part in self._expand(word).parts))
+        place = self._expand(step.text)
         absolute = place.parts and (not isinstance(place.parts[0], str) or place.parts[0].startswith("/"))
         between = () if self.folder.plain == "/" else ("/",)
         self.folder = place if absolute else Expansion((*self.folder.parts, *between, *place.parts))
@@ -166,7 +163,7 @@ class Recipe:
             if (name, value) != ("network", "default"):
                 raise UserError(f"--{name}={value}: no runtime has this; leave it out")
         script = step.text
-        if step.documents and re.fullmatch(r"<<-?\S+", step.text):
+        if step.documents and HERE_WORD.fullmatch(step.text):
             script = step.documents[0].content
             if script.startswith("#!"):
                 raise UserError("a here-document with '#!' cannot be run; COPY it as a file, and run that")
@@ -180,9 +177,6 @@ class Recipe:
         shown = " ".join(step.text.split())[:SHOWN]
         self.post.append(Text(f": {shell(f'{where}: RUN {shown}')}"))  # the log has it, as every command of %post
         self.post.append(_command(step.json(), self.shell, script))
-
-    def _add(self, step: Instruction) -> None:
-        self._copy(step)
 
     def _copy(self, step: Instruction) -> None:
         if step.documents:
@@ -210,12 +204,14 @@ class Recipe:
                 verb = "unpacked" if unpacked else "copied_into" if folder else "copied"
                 self.post.append(Text(f"{verb} {shell(place)} {to.shell()}"))
 
+    _add = _copy
+
     def _sources(self, step: Instruction, source: str) -> list[str]:
         """The places in the build of all that a source names, after %files has brought it there."""
         if step.word == "ADD" and re.match(r"(https?|ftp)://|git@|.+\.git(#|$)", source):
             how = f"git clone {source}" if ".git" in source else f"curl -fsSL {source} -o FILE"
             raise UserError(f"{source}: no runtime downloads it; write `RUN {how}`")
-        if origin := stages.source(step, stages.labels(self.of.stages)):
+        if origin := self.of.origin(step):
             if re.search(r"[\s*?\[\]]", source):
                 raise UserError(f"--from: {source!r}: a pattern or a space cannot be copied; name files and folders")
             # a folder keeps its name here, so that its content can be told from the folder itself
@@ -246,9 +242,6 @@ class Recipe:
             self.post.append(Text(f"printf %s {shell(document.content)} > {place.shell()}"))
 
 
-HERE_WORD = re.compile(r"<<-?\S+")
-
-
 def _platform() -> dict[str, str]:
     """The variables that Docker sets by itself, if an ARG names them."""
     system, processor = own_platform().split("/")
@@ -257,7 +250,7 @@ def _platform() -> dict[str, str]:
 
 
 def _name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    if not instructions.NAME.fullmatch(name):
         raise UserError(f"{name!r} cannot be the name of a variable")
     return name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.dockerfile.instructions import Instruction, expand, split
 from torusrun.orchestrator.images.sif import own_platform
+from torusrun.orchestrator.images.source import REFERENCE
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError
 from torusrun.training.recipe.near import did_you_mean
-
-REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,13 @@ class Dockerfile:
     stages: tuple[BuildStage, ...]
     arguments: Mapping[str, str]
     copied: Mapping[str, str]  # image: the label of its stage, for COPY --from=IMAGE
+
+    def origin(self, step: Instruction) -> str:
+        """The label of the stage from which a COPY takes files, the name of an image, or '' for files of the user."""
+        named = step.flag("from")
+        numbers = {str(stage.number): stage.label for stage in self.stages}
+        names = {stage.name.lower(): stage.label for stage in self.stages if stage.name}
+        return {**numbers, **names}.get(named.lower(), named)
 
 
 def arrange(
@@ -80,18 +85,6 @@ def defaults(step: Instruction, known: Mapping[str, str | None], given: Mapping[
             yield name, given[name]
         elif equals and (plain := expand(value, known).plain) is not None:
             yield name, plain
-
-
-def source(step: Instruction, stages: Mapping[str, str]) -> str:
-    """The label of the stage from which a COPY takes files, the name of an image, or '' for files of the user."""
-    named = step.flag("from")
-    return stages.get(named.lower(), named)
-
-
-def labels(stages: tuple[BuildStage, ...]) -> dict[str, str]:
-    """The labels of stages by all their names."""
-    names = {str(stage.number): stage.label for stage in stages}
-    return {**names, **{stage.name.lower(): stage.label for stage in stages if stage.name}}
 
 
 def _stage(step: Instruction, number: int, before: Mapping[str, str], stages: list[BuildStage]) -> BuildStage:
