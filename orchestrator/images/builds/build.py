@@ -1,7 +1,7 @@
 """Build an image of the cache from a definition, without root. Of several builds of one image only the first runs.
 
-The runtime is started through the gateway, not through spython's client. That reads only one of its two pipes, so a
-build that writes more than 64 KiB to the other one blocks. It also sets no folder, no environment and no time limit.
+The runtime is started through the gateway, not through spython's client. The client reads only one of two pipes, so a
+build blocks that writes more than 64 KiB to the other. It also sets no folder, no environment and no time limit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FOR_ROOT = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 UNFIT = re.compile("[,:'\"]")  # the runtime splits paths at these characters
 
 Examine = Callable[[Path], tuple[dict[str, str], PackageLock | None]]
-"""Finds the versions and the packages in a finished image."""
+"""Reads the versions and the packages of a finished image."""
 
 
 class BuildFailed(SiteError):
@@ -56,7 +56,7 @@ class Options:
 
     mode: Literal["fakeroot", "userns", "plain"] = "fakeroot"
     wheelhouse: Path | None = None
-    temporary: Path | None = None  # node-local, as fakeroot fails on many shared ones; default: the cache's folder
+    temporary: Path | None = None  # node-local: fakeroot fails on many shared disks; default: in the cache's folder
     secrets: Mapping[str, str] = field(default_factory=dict)  # name: its place, which is read when the build begins
     secrets_beside: Path = Path()  # the folder of relative paths in `secrets`
 
@@ -118,8 +118,8 @@ def _build(
         environment = build_environment(runtime, temporary, secrets, inputs.built_s)
         code = running.run(argv, environment, inputs.directory or work, log, phases.line, secrets.redactor)
         if code != 0 or not image.is_file():
-            said = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
-            raise BuildFailed(f"{name} was not built: {output.explain(said, code)} (log: {log})")
+            printed = b"\n".join(tail(log, LOG_TAIL_BYTES)).decode(errors="replace")
+            raise BuildFailed(f"{name} was not built: {output.explain(printed, code)} (log: {log})")
         if inputs.built_s:
             sif.fix_times(image, inputs.built_s)
         phases.begin(EXAMINE)
@@ -150,7 +150,7 @@ def _build(
 
 
 def _why(error: OSError) -> str:
-    """The reason of an error; of shutil, which has one for each of many files, the first."""
+    """The reason of an error; of an error of shutil, which has a reason for each file, the first."""
     if isinstance(error, shutil.Error) and error.args and error.args[0]:
         return str(error.args[0][0][-1])
     return error.strerror or str(error)
@@ -171,7 +171,7 @@ def command(runtime: Runtime, options: Options, image: Path, source: str, bound:
 
 
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[Bind]:
-    """The read-only binds that only the build sees: one folder, and the binds into that folder."""
+    """The read-only binds that only the build sees: a folder, and the binds into it."""
     own = work / BUILD_ONLY_FOLDER
     files = [*secrets.bound()]
     for _, name in files:
@@ -222,7 +222,7 @@ def _temporary(cache: Cache, key: str, options: Options, work: Path) -> Path:
 
 
 def _begins(cache: Cache, key: str) -> str:
-    """The begin of the names of such folders: caches may share the one above, and each has a lock of its own."""
+    """How the names of these folders begin: caches with locks of their own may share the folder above."""
     of_cache = hashlib.sha256(os.fsencode(os.path.realpath(cache.folder))).hexdigest()
     return f"{TEMPORARY}-{key[:12]}-{of_cache[:8]}-"
 

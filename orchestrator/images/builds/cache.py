@@ -4,11 +4,11 @@ CACHE/KEY.sif    the image; it appears by rename, when it is complete
 CACHE/KEY.sqsh   the same for an image that Pyxis starts (convert.py)
 CACHE/KEY.json   its sidecar: the facts about it; written before the image appears
 CACHE/KEY.packages  the lock of its packages, as JSON
-CACHE/KEY.log    the log of its last build, also of a failed one
+CACHE/KEY.log    the log of its last build, also of a failed build
 CACHE/KEY.lock   one builder at a time
 CACHE/.KEY.*     a running build, or the leftovers of a killed one; the next build removes the leftovers
 
-Only its owner may write into the folder, since anyone else who writes there can replace any image. Links in it are not
+Only its owner may write into the folder, since whoever else writes into it can replace any image. Links in it are not
 followed. A damaged sidecar hides only its own image.
 """
 
@@ -111,19 +111,19 @@ class Cache:
         return self.folder / f".{key}.{os.uname().nodename}.{os.getpid()}.{time.monotonic_ns()}"
 
     def get(self, key: str) -> CachedImage | None:
-        """The image with this key, or None if there is none or only half of one.
+        """The image with this key, or None if the cache has none, or only half of it.
 
         Raises SiteError if others can write into the cache, or if the entry is damaged.
         """
         try:
-            found = self.image(key).lstat()
+            status = self.image(key).lstat()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise SiteError(f"{self.image(key)}: cannot be read: {error.strerror}") from None
         self.check()
-        if not stat.S_ISREG(found.st_mode):
-            why = private.NOT_FOLLOWED if stat.S_ISLNK(found.st_mode) else private.NOT_REGULAR
+        if not stat.S_ISREG(status.st_mode):
+            why = private.NOT_FOLLOWED if stat.S_ISLNK(status.st_mode) else private.NOT_REGULAR
             raise SiteError(f"{self.image(key)}: {why}; remove it")
         self._check_owner(self.image(key))
         kept = read_object(self.sidecar(key))
@@ -137,12 +137,12 @@ class Cache:
         return entry
 
     def _check_owner(self, path: Path) -> None:
-        """Raise SiteError for a file that a stranger put there while others could write into the folder."""
+        """Raise SiteError for a file that a stranger put into the folder while others could write into it."""
         with contextlib.suppress(FileNotFoundError):
-            found = path.lstat()
-            if strangers.is_stranger(found.st_uid):
-                raise SiteError(f"{path}: it belongs to user {found.st_uid}; remove it")
-            if found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
+            status = path.lstat()
+            if strangers.is_stranger(status.st_uid):
+                raise SiteError(f"{path}: it belongs to user {status.st_uid}; remove it")
+            if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
                 raise SiteError(f"{path}: all users can write into it; remove it and build the image again")
 
     def sound(self, key: str, broken: Callable[[str], None] = warn) -> CachedImage | None:
@@ -158,39 +158,40 @@ class Cache:
         if not os.path.isdir(self.folder):
             return []
         self.check()
-        found = []
+        images = []
         with explained(f"{self.folder}: cannot be read"):
             paths = sorted(self.folder.iterdir())
         for path in paths:
             if path.suffix in SUFFIXES and len(path.stem) == KEY_DIGITS:
                 try:
-                    found.append(self.get(path.stem))
+                    images.append(self.get(path.stem))
                 except SiteError as error:
                     broken(str(error))
-        return sorted((entry for entry in found if entry), key=lambda entry: -entry.built_s)
+        return sorted((image for image in images if image), key=lambda image: -image.built_s)
 
     def newest_of(self, sources: Collection[str], suffix: str = SIF) -> CachedImage | None:
         """The newest image that was built from one of these sources, with any lock or wheelhouse."""
         plain = [self.get(key) for key in sources]
-        others = [e for e in self.entries(lambda why: None) if e.source in sources]
-        found = (e for e in [*plain, *others] if e and e.path.suffix == suffix)
-        return max(found, key=lambda entry: entry.built_s, default=None)
+        others = [image for image in self.entries(lambda why: None) if image.source in sources]
+        fitting = (image for image in [*plain, *others] if image and image.path.suffix == suffix)
+        return max(fitting, key=lambda image: image.built_s, default=None)
 
     def find(self, word: str, starts: str = SIF) -> CachedImage:
         """The image with this name, path or beginning of a key. Raises UserError unless exactly one image matches.
 
-        A name is that of the form which the site starts, if there are several.
+        A name that images of several forms have means the form that the site starts.
         """
-        entries = self.entries()
-        keyed = [e for e in entries if e.key.startswith(word) or str(e.path) == word]
-        named = [e for e in entries if e.name == word]
-        found = {e.key: e for e in [*keyed, *([e for e in named if e.path.suffix == starts] or named)]}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        if not found:
+        images = self.entries()
+        keyed = [image for image in images if image.key.startswith(word) or str(image.path) == word]
+        named = [image for image in images if image.name == word]
+        named = [image for image in named if image.path.suffix == starts] or named
+        matches = {image.key: image for image in [*keyed, *named]}
+        if len(matches) == 1:
+            return next(iter(matches.values()))
+        if not matches:
             raise UserError(f"there is no image {word!r} in {self.folder}; `torusrun image ls` lists them")
-        keys = ", ".join(key[:12] for key in found)
-        raise UserError(f"{word!r} is {len(found)} images; name one by its key: {keys}")
+        keys = ", ".join(key[:12] for key in matches)
+        raise UserError(f"{word!r} is {len(matches)} images; name one by its key: {keys}")
 
     def publish(self, entry: CachedImage, finished: Path) -> CachedImage:
         """Move a finished image to its name. The sidecar is written first, so that every image has one."""
@@ -208,10 +209,10 @@ class Cache:
         """The problem of an image, which is read from end to end; None if its content is as built."""
         try:
             with busy(f"reading {entry.path}, whose checksum is compared"):
-                found = sha256_of(entry.path)
+                sha256 = sha256_of(entry.path)
         except OSError as error:
             return f"{entry.path}: cannot be read: {error.strerror}"
-        return changed(entry.path, found, entry.sha256)
+        return changed(entry.path, sha256, entry.sha256)
 
     def remove(self, entry: CachedImage) -> None:
         """Remove an image, its sidecar and its log. Raises SiteError if it is being built or cannot be removed."""
@@ -250,9 +251,9 @@ class Cache:
             return free is not False and not (free is None and is_signed(at_work)) and end_and_remove(path)
 
 
-def changed(image: Path, found: str, built: str) -> str | None:
-    """The problem of an image whose SHA-256 is `found` and was `built`; None if both are the same."""
-    return f"{image}: its SHA-256 is {found}, and was {built} when built" if found != built else None
+def changed(image: Path, now: str, built: str) -> str | None:
+    """The problem of an image whose SHA-256 is `now` and was `built`; None if both are the same."""
+    return f"{image}: its SHA-256 is {now}, and was {built} when built" if now != built else None
 
 
 def sum_beside(image: Path) -> str | None:

@@ -103,9 +103,9 @@ def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
     """The squashfs of a SIF, whose facts it keeps; from the cache, or copied now. Raises UserError, SiteError."""
     key, packages = key_of_sif(entry.sha256), entry.path.with_suffix(".packages")
     start, left = sif.squashfs(entry.path)
-    with _free(key, cache, progress) as found:
-        if found:
-            return found
+    with _free(key, cache, progress) as kept:
+        if kept:
+            return kept
         work, began_s = _working(cache, key), time.time()
         try:
             with (
@@ -137,13 +137,13 @@ def imported(
     Raises SiteError with enroot's message and the path of its whole output.
     """
     key = key_of_import(reference)
-    with _free(key, cache, progress) as found:
-        if found:
+    with _free(key, cache, progress) as kept:
+        if kept:
             progress(
-                f"note: {reference} was imported before; `torusrun image rm {found.path}` lets "
+                f"note: {reference} was imported before; `torusrun image rm {kept.path}` lets "
                 f"the next build import it again"
             )
-            return found
+            return kept
         work, log, began_s = _working(cache, key), cache.log(key), time.time()
         progress(f"enroot imports {reference}; its output: {log}")
         try:
@@ -181,13 +181,13 @@ def reference(place: str) -> str:
 def complaint(stderr: str) -> str:
     """The line in which enroot says why it failed: the first with [ERROR], else the last."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
-    return (said or lines[-1:] or ["enroot said nothing"])[0]
+    errors = [line.removeprefix("[ERROR]").strip() for line in lines if line.startswith("[ERROR]")]
+    return (errors or lines[-1:] or ["enroot said nothing"])[0]
 
 
 @contextmanager
 def _free(key: str, cache: Cache, progress: Progress) -> Iterator[CachedImage | None]:
-    """Hold the key's lock; the image, if it is there and whole."""
+    """Hold the lock of `key`. Yields the image in the cache, or None if it is missing or damaged."""
     cache.make()
     with (
         signals.in_order(),

@@ -28,7 +28,7 @@ DISK = (
     r"(?i:no space left on device|disk quota exceeded)|Write failed because .*No space",
     "the disk is full; free space in the cache's folder or in the temporary one, or name another temporary folder",
 )
-# Servers that do not serve, of which each counts.
+# Problems of servers. All that match are reported.
 SERVERS = (
     (r"x509: |(?i:certificate.?verify.?failed)|SSL certificate problem|Certificate verification failed",
      "a server's TLS certificate is not accepted; give the site's CA as 'ca_bundle' of 'secrets' in the image file"),
@@ -83,7 +83,7 @@ def stamp(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-# Of these the first match counts.
+# Other problems. Only the first that matches is reported.
 KNOWN = (
     (r"HASHES FROM THE REQUIREMENTS FILE[\s\S]*?\n\s+(\S+) from",
      "the archive of {x} is not the one that its hash in the requirements names"),
@@ -129,21 +129,23 @@ KNOWN = (
 
 def explain(log: str, exit_code: int) -> str:
     """The problem, in one line without the path of the log. `exit_code` is negative for a signal."""
-    if found := [*_said(log, DISK)] or [*_said(log, *SERVERS)] or [*_said(log, *KNOWN)][:1]:
-        return "; also, ".join(found)
+    if causes := [*_causes(log, DISK)] or [*_causes(log, *SERVERS)] or [*_causes(log, *KNOWN)][:1]:
+        return "; also, ".join(causes)
     if exit_code < 0:
         return f"the build was killed by {signal_name(-exit_code)}; start it again"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     fatal = [line for line in lines if re.match(r"FATAL|E:|ERROR|error", line)]
-    said = [line for line in fatal if not re.search(r"exit status \d+$", line)]  # such a line has no other information
-    if fatal and not said:
+    telling = [
+        line for line in fatal if not re.search(r"exit status \d+$", line)
+    ]  # such a line has no other information
+    if fatal and not telling:
         own = [line for line in lines if not re.match(r"FATAL|INFO|WARNING|\+ ", line)]
         section = re.search(r"%\w+(?= section)", fatal[-1])
-        said = [f"{section[0] if section else fatal[-1]}: {own[-1]}" if own else fatal[-1]]
-    return f"it ended with exit code {exit_code}: {(said or lines or ['it printed nothing'])[-1][:300]}"
+        telling = [f"{section[0] if section else fatal[-1]}: {own[-1]}" if own else fatal[-1]]
+    return f"it ended with exit code {exit_code}: {(telling or lines or ['it printed nothing'])[-1][:300]}"
 
 
-def _said(log: str, *known: tuple[str, str]) -> Iterator[str]:
+def _causes(log: str, *known: tuple[str, str]) -> Iterator[str]:
     """The sentences of the patterns that match."""
     for pattern, sentence in known:
         if match := re.search(pattern, log):

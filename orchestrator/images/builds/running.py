@@ -20,7 +20,7 @@ from typing import IO
 from torusrun.orchestrator.base import lock, private, proc, process
 
 LARGEST_BYTES = 4096
-LONGEST_S = 86400.0  # of a build; an older text is that of a killed one
+LONGEST_S = 86400.0  # of a build; an older text is from a killed build
 POLL_S = 0.1
 TERMINATE_S = 10.0
 CHUNK_BYTES = 1 << 16
@@ -56,8 +56,8 @@ def is_signed(path: Path) -> bool:
     True for a day after a build was killed.
     """
     with suppress(OSError):
-        found = path.stat()
-        return found.st_size > 0 and time.time() - found.st_mtime < LONGEST_S
+        status = path.stat()
+        return status.st_size > 0 and time.time() - status.st_mtime < LONGEST_S
     return False
 
 
@@ -80,14 +80,14 @@ def run(
     with open(descriptor, "w", encoding="utf-8", errors="replace", buffering=1) as kept:
         os.fchmod(descriptor, 0o600)
         reading, writing = os.pipe()
-        with open(reading, "rb", buffering=0) as said:
+        with open(reading, "rb", buffering=0) as pipe:
             with open(writing, "wb") as output:
                 child = process.start(
                     argv, environment=environment, output=output, own_group=True, cwd=directory,
                     parent_death=signal.SIGTERM,
                 )  # fmt: skip
             try:
-                for line in _whole_lines(_chunks(child, said)):
+                for line in _whole_lines(_chunks(child, pipe)):
                     text = redacted(line.decode(errors="replace"))
                     kept.write(text + "\n")
                     if text.strip():
@@ -107,13 +107,13 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def _chunks(child: subprocess.Popen[bytes], said: IO[bytes]) -> Iterator[bytes]:
+def _chunks(child: subprocess.Popen[bytes], pipe: IO[bytes]) -> Iterator[bytes]:
     """The output until the child has ended; processes that it left can hold the pipe open for ever."""
     with selectors.DefaultSelector() as ready:
-        ready.register(said, selectors.EVENT_READ)
+        ready.register(pipe, selectors.EVENT_READ)
         while True:
             over = child.poll() is not None
-            chunk = said.read(CHUNK_BYTES) if ready.select(0 if over else POLL_S) else None
+            chunk = pipe.read(CHUNK_BYTES) if ready.select(0 if over else POLL_S) else None
             if chunk:
                 yield chunk
             elif over or chunk == b"":
@@ -123,7 +123,7 @@ def _chunks(child: subprocess.Popen[bytes], said: IO[bytes]) -> Iterator[bytes]:
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End a build and all processes that it started. A build that ended by itself may have left some too.
 
-    Some runtimes give processes of theirs a group of their own, as Apptainer 1.4.5 those that mount images.
+    Some of a runtime's processes may have a group of their own, as those of Apptainer 1.4.5 that mount images.
     """
     below = proc.descendants(child.pid)[1:] if child.returncode is None else []
     for number in (signal.SIGTERM, signal.SIGKILL):
