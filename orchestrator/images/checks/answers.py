@@ -57,7 +57,7 @@ def version(text: str) -> Version:
 
 
 def oldest_driver(cuda: Version) -> Version | None:
-    """The lowest driver for a CUDA version; None if that is older or newer than the table."""
+    """The lowest driver for a CUDA version; None if the table has none."""
     if not cuda or cuda[0] > OLDEST_DRIVER[-1][0][0]:
         return None
     floors = [driver for since, driver in OLDEST_DRIVER if since <= cuda[:2]]
@@ -109,21 +109,21 @@ class Library:
     error: str = ""  # why ldd failed
 
 
-def parse_mpi(said: str) -> MpiLibrary | None:
+def parse_mpi(output: str) -> MpiLibrary | None:
     """The MPI that `mpirun --version` of any family names."""
     for family, pattern in (
         ("openmpi", r"\(Open(?: MPI|RTE)\) (\S+)"),
         ("intel", r"Intel\(R\) MPI Library.*Version (\S+)"),
         ("mpich", r"(?:HYDRA build details|MPICH)[\s\S]*?Version:\s+(\S+)"),
     ):
-        if match := re.search(pattern, said):
+        if match := re.search(pattern, output):
             return MpiLibrary(family, match[1])
     return None
 
 
-def same_abi(one: str, other: str) -> bool:
+def same_abi(family: str, other: str) -> bool:
     """Whether programs of one family load the libraries of the other."""
-    return one == other or {one, other} <= HYDRA
+    return family == other or {family, other} <= HYDRA
 
 
 def family_of(library: str) -> str | None:
@@ -134,55 +134,55 @@ def family_of(library: str) -> str | None:
     return "openmpi" if int(match[1]) in OPENMPI_SONAMES else "mpich"
 
 
-def parse_slurm_pmi(said: str) -> frozenset[str] | None:
+def parse_slurm_pmi(output: str) -> frozenset[str] | None:
     """The names that `srun --mpi=list` prints, as in none, pmi2, pmix, pmix_v4; None if it lists nothing."""
-    listed = re.split(r"MPI (?:plugin )?types are\.*", said)
-    if len(listed) == 1 and not re.search(r"^srun: (?:none|pmi2|pmix\w*|cray_shasta)$", said, re.MULTILINE):
+    listed = re.split(r"MPI (?:plugin )?types are\.*", output)
+    if len(listed) == 1 and not re.search(r"^srun: (?:none|pmi2|pmix\w*|cray_shasta)$", output, re.MULTILINE):
         return None
     return frozenset(re.findall(r"\b(none|pmi2|pmix_v\d+|pmix|cray_shasta|openmpi)\b", listed[-1]))
 
 
-def parse_gpus(said: str) -> tuple[str | None, tuple[str, ...]]:
+def parse_gpus(output: str) -> tuple[str | None, tuple[str, ...]]:
     """(driver, architectures) from `nvidia-smi --query-gpu=driver_version,compute_cap --format=csv,noheader`."""
-    rows = re.findall(r"^\s*(\d+(?:\.\d+)+)\s*,\s*(\d+)\.(\d)\s*$", said, re.MULTILINE)
+    rows = re.findall(r"^\s*(\d+(?:\.\d+)+)\s*,\s*(\d+)\.(\d)\s*$", output, re.MULTILINE)
     return (rows[0][0] if rows else None), tuple(sorted({f"sm_{major}{minor}" for _, major, minor in rows}))
 
 
-def parse_compat(said: str) -> str:
+def parse_compat(output: str) -> str:
     """The newest driver among files of cuda-compat, as in compat/libcuda.so.560.35.03; '' if there is none."""
-    return max(re.findall(r"/compat/\S*libcuda\.so\.(\d+(?:\.\d+)+)", said), key=version, default="")
+    return max(re.findall(r"/compat/\S*libcuda\.so\.(\d+(?:\.\d+)+)", output), key=version, default="")
 
 
-def parse_glibc(said: str) -> str | None:
+def parse_glibc(output: str) -> str | None:
     """The version from the line of the product in `ldd --version`; None for another C library."""
-    match = re.search(r"^ldd \(.*(?:GLIBC|GNU libc).*?(\d+\.\d+)[ \t]*$", said, re.IGNORECASE | re.MULTILINE)
+    match = re.search(r"^ldd \(.*(?:GLIBC|GNU libc).*?(\d+\.\d+)[ \t]*$", output, re.IGNORECASE | re.MULTILINE)
     return match[1] if match else None
 
 
-def parse_ldd(path: str, said: str, exit_code: int) -> Library:
+def parse_ldd(path: str, output: str, exit_code: int) -> Library:
     """The library from the output of `ldd PATH`: glibc's has `NAME => not found`, `version `GLIBC_2.34' not found`."""
-    missing = dict.fromkeys(re.findall(r"^\s*(\S+) => not found", said, re.MULTILINE))
-    glibc = dict.fromkeys(re.findall(r"version `GLIBC_([\d.]+)' not found", said))
-    mpi = LIBMPI.search(said)
-    is_static = re.search(r"not a dynamic executable|statically linked", said) is not None
+    missing = dict.fromkeys(re.findall(r"^\s*(\S+) => not found", output, re.MULTILINE))
+    glibc = dict.fromkeys(re.findall(r"version `GLIBC_([\d.]+)' not found", output))
+    mpi = LIBMPI.search(output)
+    is_static = re.search(r"not a dynamic executable|statically linked", output) is not None
     failed = exit_code != 0 and not missing and not glibc and not is_static
-    last = (said.strip().splitlines() or [f"ldd ended with exit code {exit_code}"])[-1]
+    last = (output.strip().splitlines() or [f"ldd ended with exit code {exit_code}"])[-1]
     return Library(path, tuple(missing), tuple(glibc), mpi[0] if mpi else None, last if failed else "")
 
 
-def parse_probe(said: str) -> dict[str, Any]:
+def parse_probe(output: str) -> dict[str, Any]:
     """The facts that the probe printed, whatever text is around them; {} if it printed nothing."""
-    match = re.search(r"^TORUSRUN-PROBE (\{.*\})$", said, re.MULTILINE)
+    match = re.search(r"^TORUSRUN-PROBE (\{.*\})$", output, re.MULTILINE)
     try:
-        found = ast.literal_eval(match[1]) if match else {}
+        report = ast.literal_eval(match[1]) if match else {}
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return {}
     kinds = {"training": bool, "architectures": list}
-    known = found.items() if type(found) is dict else ()
+    known = report.items() if type(report) is dict else ()
     return {name: value for name, value in known if value is None or type(value) is kinds.get(name, str)}
 
 
-def parse_questions(said: str) -> dict[str, tuple[str, int]]:
+def parse_questions(output: str) -> dict[str, tuple[str, int]]:
     """(answer, exit code) of each question by its name, from the output of the script that asks them."""
-    found = re.findall(r"^TORUSRUN-ASKED (.*)\n([\s\S]*?)\nTORUSRUN-ANSWERED (\d+)$", said, re.MULTILINE)
-    return {name: (answer.rstrip("\n"), int(code)) for name, answer, code in found}
+    blocks = re.findall(r"^TORUSRUN-ASKED (.*)\n([\s\S]*?)\nTORUSRUN-ANSWERED (\d+)$", output, re.MULTILINE)
+    return {name: (answer.rstrip("\n"), int(code)) for name, answer, code in blocks}

@@ -18,21 +18,21 @@ RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
 
 
 def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
-    """The runtime of this machine; the nodes may have another one."""
-    found, evidence = host.runtime, host.evidence("runtime")
+    """The runtime of this machine; the nodes may have another."""
+    own, evidence = host.runtime, host.evidence("runtime")
     if wanted.pyxis:
         yield from _pyxis(wanted, host)
-    elif found is None and wanted.cluster:
+    elif own is None and wanted.cluster:
         what = f"no apptainer or singularity is found on this machine; {ASK_BY_JOB}"
         yield unknown("runtime-missing", what, evidence)
-    elif found is None:
+    elif own is None:
         yield Finding("runtime-missing", "neither apptainer nor singularity is found here", evidence=evidence)
     else:
-        asked, oldest = f"`{found.command} --version`: {found}", OLDEST_RUNTIME[found.family]
-        if found.version < oldest:
-            yield Finding("runtime-old", f"{found} is older than {dotted(oldest)}", evidence=asked)
+        asked, oldest = f"`{own.command} --version`: {own}", OLDEST_RUNTIME[own.family]
+        if own.version < oldest:
+            yield Finding("runtime-old", f"{own} is older than {dotted(oldest)}", evidence=asked)
         else:
-            yield fits("runtime-old", f"{found} starts images", asked)
+            yield fits("runtime-old", f"{own} starts images", asked)
 
 
 def _pyxis(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
@@ -200,10 +200,10 @@ OF_IMAGE = (
 def check(wanted: Wanted, host: HostFacts, image: ImageFacts) -> list[Finding]:
     """All findings: first mismatches, then unknown results, then matches."""
     wanted = devices.by_its_libraries(wanted, image)
-    found = [finding for rule in OF_MACHINE for finding in rule(wanted, host)]
+    findings = [finding for rule in OF_MACHINE for finding in rule(wanted, host)]
     for of_image in OF_FILE + (OF_IMAGE if image.readable else ()):
-        found += of_image(wanted, host, image)
-    return sorted(found, key=lambda finding: finding.place)
+        findings += of_image(wanted, host, image)
+    return sorted(findings, key=lambda finding: finding.place)
 
 
 def refused(findings: Iterable[Finding]) -> bool:

@@ -49,7 +49,7 @@ def cuda(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding
 
 
 def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
-    of_nodes = None if wanted.cluster else host.driver  # a login node may have another one
+    of_nodes = None if wanted.cluster else host.driver  # a login node may have another driver
     driver, floor = wanted.driver or of_nodes, oldest_driver(version(image.cuda or ""))
     evidence = f"'container.driver' of the site: {driver}" if wanted.driver else host.evidence("gpus")
     if not driver:
@@ -70,7 +70,7 @@ def _driver(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severi
 
 
 def _architecture(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: Severity) -> Iterator[Finding]:
-    of_nodes = () if wanted.cluster else host.gpus  # a login node may have others
+    of_nodes = () if wanted.cluster else host.gpus  # a login node may have other GPUs
     gpus, has = wanted.gpus or of_nodes, " ".join(image.architectures)
     named = f"'node.architecture' of the site: {' '.join(gpus)}" if wanted.gpus else host.evidence("gpus")
     evidence = f"{image.evidence('torch')}, kernels for {has or 'unknown'}; {named}"
@@ -120,7 +120,7 @@ def _providers(wanted: Wanted, image: ImageFacts, evidence: str, severity: Sever
 
 
 def mpi(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """The MPI that the program loads: the image's, or the bound one of the site."""
+    """The MPI that the program loads: the image's, or the site's, which is bound."""
     if wanted.calls_mpi == "no":
         yield fits("mpi-missing", "torusrun's own training calls no MPI", "the run")
         return
@@ -219,7 +219,7 @@ def _launcher(host: HostFacts, used: MpiLibrary, evidence: str, severity: Severi
 
 
 def by_its_libraries(wanted: Wanted, image: ImageFacts) -> Wanted:
-    """The same run; it certainly calls MPI if its program is linked with one."""
+    """The same run, which calls MPI for certain if its program is linked with one."""
     linked = image.program and (image.program.mpi or any(map(family_of, image.program.missing)))
     return replace(wanted, calls_mpi="yes") if linked and wanted.calls_mpi == "maybe" else wanted
 

@@ -66,7 +66,7 @@ class ImageFacts:
     readable: bool = True
     starts: bool | None = True
     shared: bool | None = True
-    local_folder: str = ""  # the folder that each node has its own copy of, if the image lies in one
+    local_folder: str = ""  # the folder that each node has its own copy of, if the image lies in such a folder
     machine: str | None = None  # as `uname -m` names it
     foreign: bool = False  # this machine's processor does not run its programs
     shell: bool = True  # whether it has a /bin/sh, which the other queries need
@@ -83,7 +83,7 @@ class ImageFacts:
     mpi: MpiLibrary | None = None
     training: bool | None = None
     program: Library | None = None  # the command's program with its missing libraries
-    no_program: bool = False  # the program was not found
+    no_program: bool = False  # the image lacks the program
     bound_mpi: tuple[Library, ...] = ()  # MPI libraries of `bind`, as the image loads them
     verbs: bool | None = None  # whether libibverbs loads
     verbs_error: str = ""
@@ -96,7 +96,7 @@ class ImageFacts:
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions found in the image, for the run folder and the cache."""
+        """The versions in the image, for the run folder and the cache."""
         named = {k: getattr(self, k) for k in ("python", "glibc", "torch", "cuda", "nccl", "cudnn")}
         mpi = {"mpi": f"{self.mpi.family} {self.mpi.version}"} if self.mpi else {}
         return {k: str(v) for k, v in {**named, **mpi}.items() if v}
@@ -109,7 +109,7 @@ class Asking:
     environment: Mapping[str, str] | None = None
     asked: dict[str, str] = field(default_factory=dict)
 
-    def said(self, fact: str, *argv: str) -> str:
+    def output(self, fact: str, *argv: str) -> str:
         """The output of a program; '' if it is missing, failed or did not answer."""
         question = f"`{' '.join(argv)}`"
         try:
@@ -117,10 +117,10 @@ class Asking:
         except SiteError as error:
             self.asked[fact] = f"{question}: {error}"
             return ""
-        said = done.stdout + done.stderr
-        first = next((line.strip() for line in said.splitlines() if line.strip()), "it printed nothing")
+        output = done.stdout + done.stderr
+        first = next((line.strip() for line in output.splitlines() if line.strip()), "it printed nothing")
         self.asked[fact] = f"{question}: {first}" + (f" (exit code {done.exit_code})" if done.exit_code else "")
-        return "" if done.exit_code else said
+        return "" if done.exit_code else output
 
 
 def host(
@@ -137,10 +137,10 @@ def host(
     """
     asking = Asking(environment)
     pmi = launchers.family(launcher).pmi
-    offers = asking.said("slurm_pmi", launcher, "--mpi=list") if pmi is Pmi.SLURM else ""
-    mpi = parse_mpi(asking.said("mpi", launcher, "--version")) if pmi is Pmi.MPI else None
-    helped = asking.said("pyxis", launcher, "--help") if pyxis else ""
-    driver, gpus = parse_gpus(asking.said("gpus", *NVIDIA_SMI))
+    offers = asking.output("slurm_pmi", launcher, "--mpi=list") if pmi is Pmi.SLURM else ""
+    mpi = parse_mpi(asking.output("mpi", launcher, "--version")) if pmi is Pmi.MPI else None
+    helped = asking.output("pyxis", launcher, "--help") if pyxis else ""
+    driver, gpus = parse_gpus(asking.output("gpus", *NVIDIA_SMI))
     return HostFacts(
         runtime=runtime,
         machine=platform.machine(),

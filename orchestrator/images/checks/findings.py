@@ -99,12 +99,12 @@ class Finding:
 
 
 def fits(kind: str, what: str, evidence: str = "") -> Finding:
-    """A check that found no mismatch."""
+    """A check without a mismatch."""
     return Finding(kind, what, "note", evidence, "fits")
 
 
 def unknown(kind: str, what: str, evidence: str = "") -> Finding:
-    """A check without a result; `what` says how to get one."""
+    """A check without a result; `what` says how to get a result."""
     return Finding(kind, what, "note", evidence, "could not be looked at")
 
 
@@ -112,7 +112,7 @@ def unknown(kind: str, what: str, evidence: str = "") -> Finding:
 class Wanted:
     """A run to be checked.
 
-    `calls_mpi` is whether the program calls MPI: "no" (torusrun's own training), "yes" (it is linked with one), or
+    `calls_mpi` is whether the program calls MPI: "no" (torusrun's own training), "yes" (it is linked with MPI), or
     "maybe" (a command whose libraries are unknown). `srun_mpi` is the value of --mpi in the site's launcher_args.
     """
 

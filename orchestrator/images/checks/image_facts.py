@@ -41,7 +41,7 @@ OF_THIS_MACHINE = re.compile(
 )
 NO_SHELL = re.compile(r"(?i)/bin/sh\S*[^\n]*(no such file|not found|not exist)")
 PROVIDER = re.compile(r"\b(?:lib)?(\w+?)(?:\.driver|-rdmav\d+\.so)")
-TOLD = ("python", "torch", "torch_error", "cuda", "nccl", "cudnn", "training", "verbs_error")
+REPORTED = ("python", "torch", "torch_error", "cuda", "nccl", "cudnn", "training", "verbs_error")
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Inside:
 
 
 def image(path: Path, asks: Inside | None = None) -> ImageFacts:
-    """Query an image. Programs run in it only if there is `asks`."""
-    found, read = sif.machine(path)
-    known = ImageFacts(str(path), machine=found, starts=None, asked={"machine": read})
+    """Query an image. Programs run in it only for `asks`."""
+    processor, evidence = sif.machine(path)
+    known = ImageFacts(str(path), machine=processor, starts=None, asked={"machine": evidence})
     try:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
             stream.read(1)
@@ -72,23 +72,22 @@ def image(path: Path, asks: Inside | None = None) -> ImageFacts:
 
 
 def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
-    answers, said = _answers(asks)
+    answers, message = _answers(asks)
     if not answers:
-        return not_started(known, said)
+        return not_started(known, message)
     known = by_its_shell(known, answers, asks)
     if not known.has_python:
         return known
     try:
-        done = _run(
-            asks, process.bare_program("python3", Path(probe.__file__).read_text(encoding="utf-8")), IMPORTING_S
-        )
+        program = process.bare_program("python3", Path(probe.__file__).read_text(encoding="utf-8"))
+        done = _run(asks, program, IMPORTING_S)
     except SiteError as error:
         return _with(known, torch=str(error), training=str(error))
     return by_its_python(known, done.stdout, done.stderr)
 
 
 def _answers(asks: Inside) -> tuple[dict[str, tuple[str, int]], str]:
-    """(the answers of the image's shell, the runtime's message if there are none)."""
+    """(the answers of the image's shell, the runtime's message without answers)."""
     try:
         done = _run(asks, script(asks.program, asks.folders), ASKING_S)
     except (SiteError, ValueError) as error:
@@ -103,35 +102,35 @@ def complaint(stderr: str) -> str:
     return (bad or lines or ["it printed nothing"])[-1]
 
 
-def not_started(known: ImageFacts, said: str) -> ImageFacts:
+def not_started(known: ImageFacts, message: str) -> ImageFacts:
     """The facts if no query ran: the image has no shell, this machine prevents it, or no program starts in it."""
-    known = _with(known, start=f"/bin/sh in the image: {said}")
-    if "exec format error" in said.lower():
+    known = _with(known, start=f"/bin/sh in the image: {message}")
+    if "exec format error" in message.lower():
         return replace(known, starts=False, foreign=True)
-    if NO_SHELL.search(said):
+    if NO_SHELL.search(message):
         return replace(known, starts=None, shell=False)
-    of_this_machine = OF_THIS_MACHINE.search(said) or "did not answer" in said
-    return replace(known, starts=None if of_this_machine and not DAMAGED.search(said) else False)
+    of_this_machine = OF_THIS_MACHINE.search(message) or "did not answer" in message
+    return replace(known, starts=None if of_this_machine and not DAMAGED.search(message) else False)
 
 
 def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks: Inside) -> ImageFacts:
     """Add the facts from the image's shell, given as answers by name."""
-    said = {name: answer for name, (answer, code) in answers.items() if code == 0}
+    texts = {name: answer for name, (answer, code) in answers.items() if code == 0}
     bound = [_library(answers, f"bound {folder}") for folder in asks.folders]
     program, code = answers.get("program", ("", 0))
     started = _library(answers, "program")
-    mpi, how = _mpi(said, started)
+    mpi, how = _mpi(texts, started)
     known = replace(
         known,
         starts=True,
-        glibc=parse_glibc(said.get("glibc", "")),
-        has_python="python" in said,
+        glibc=parse_glibc(texts.get("glibc", "")),
+        has_python="python" in texts,
         mpi=mpi,
-        compat=parse_compat(said.get("compat", "")),
+        compat=parse_compat(texts.get("compat", "")),
         program=started,
         no_program=bool(asks.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
-        providers=tuple(sorted(set(PROVIDER.findall(said.get("providers", ""))))),
+        providers=tuple(sorted(set(PROVIDER.findall(texts.get("providers", ""))))),
     )
     return _with(
         known,
@@ -140,14 +139,14 @@ def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks
         python=f"`command -v python3` in the image: {_first(answers, 'python')}",
         mpi=how,
         program=f"`ldd {asks.program}` in the image: {_first(answers, 'program')}",
-        bound="; ".join(f"`ldd {library.path}` in the image: {_told(library)}" for library in known.bound_mpi)
+        bound="; ".join(f"`ldd {library.path}` in the image: {_lacks(library)}" for library in known.bound_mpi)
         or f"libmpi.so was looked for in the image below {', '.join(asks.folders) or 'no folder'}",
     )
 
 
-def _mpi(said: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary | None, str]:
-    """The image's own MPI, and the evidence; the one that the program is linked with, if it is."""
-    mpi = parse_mpi(said.get("mpirun", ""))
+def _mpi(texts: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary | None, str]:
+    """(the MPI that the program is linked with, else the image's own; the evidence)."""
+    mpi = parse_mpi(texts.get("mpirun", ""))
     how = f"`mpirun --version` in the image: {mpi or 'it is not there, or is of no known MPI'}"
     if program and program.mpi and (family := family_of(program.mpi)):
         linked = f"`ldd {program.path}` in the image: {program.mpi}"
@@ -159,31 +158,31 @@ def _mpi(said: Mapping[str, str], program: Library | None) -> tuple[MpiLibrary |
 
 
 def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | None:
-    """The library from one answer of the script: a path, then the output of ldd. None if no file was found."""
+    """The library from one answer of the script: a path, then the output of ldd. None if it names no file."""
     answer, code = answers.get(name, ("", NOT_FOUND))
-    path, _, said = answer.partition("\n")
-    return parse_ldd(path, said, code) if path.startswith("/") else None
+    path, _, listing = answer.partition("\n")
+    return parse_ldd(path, listing, code) if path.startswith("/") else None
 
 
 def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
     """Add the facts from the image's Python, as the probe printed them."""
-    if not (found := parse_probe(stdout)):
+    if not (report := parse_probe(stdout)):
         why = f"the image's python3 failed: {complaint(stderr)}"
         return _with(known, torch=why, training=why)
-    values: dict[str, Any] = {name: found[name] for name in TOLD if name in found}
-    if "verbs_error" in found:
-        values["verbs"] = not found["verbs_error"]
-    said = f"the image's python3 {found.get('python')}"
-    torch = found.get("torch_error") or f"torch {found.get('torch')}, CUDA {found.get('cuda')}"
+    values: dict[str, Any] = {name: report[name] for name in REPORTED if name in report}
+    if "verbs_error" in report:
+        values["verbs"] = not report["verbs_error"]
+    python = f"the image's python3 {report.get('python')}"
+    torch = report.get("torch_error") or f"torch {report.get('torch')}, CUDA {report.get('cuda')}"
     known = _with(
-        replace(known, architectures=tuple(map(str, found.get("architectures") or ())), **values),
-        python=f"{known.evidence('python')}, version {found.get('python')}",
-        torch=f"{said}: {torch}",
-        training=f"{said}: the package 'training' is {'found' if found.get('training') else 'not found'}",
+        replace(known, architectures=tuple(map(str, report.get("architectures") or ())), **values),
+        python=f"{known.evidence('python')}, version {report.get('python')}",
+        torch=f"{python}: {torch}",
+        training=f"{python}: the package 'training' is {'found' if report.get('training') else 'not found'}",
     )
-    if "verbs_error" not in found:
+    if "verbs_error" not in report:
         return known
-    return _with(known, verbs=f"{said}: ctypes.CDLL('libibverbs.so.1'): {found['verbs_error'] or 'it loads'}")
+    return _with(known, verbs=f"{python}: ctypes.CDLL('libibverbs.so.1'): {report['verbs_error'] or 'it loads'}")
 
 
 def _run(asks: Inside, command: Sequence[str], timeout_s: float) -> process.Finished:
@@ -203,9 +202,9 @@ def _first(answers: Mapping[str, tuple[str, int]], name: str) -> str:
     return (answer.splitlines() or ["it is not there" if code == NOT_FOUND else "it printed nothing"])[0]
 
 
-def _told(library: Library) -> str:
-    lacks = [*(f"{name} => not found" for name in library.missing), *(f"GLIBC_{v} not found" for v in library.glibc)]
-    return library.error or ", ".join(lacks) or "all its libraries are found"
+def _lacks(library: Library) -> str:
+    lacking = [*(f"{name} => not found" for name in library.missing), *(f"GLIBC_{v} not found" for v in library.glibc)]
+    return library.error or ", ".join(lacking) or "all its libraries are found"
 
 
 # $1 is the first word of a command ('' for none), $2... are folders that may have the host's MPI.
@@ -222,7 +221,7 @@ file_of() (  # not `command -v`, to which a shell may know a program that is no 
   done
   return 127
 )
-program() { found=$(file_of "$1") || return 127; printf '%s\n' "$found"; ldd "$found"; }
+program() { file=$(file_of "$1") || return 127; printf '%s\n' "$file"; ldd "$file"; }
 bound() {
   for name in libmpi.so.[0-9]* libmpi.so libmpich.so.[0-9]*; do
     for library in "$1"/$name "$1"/lib/$name "$1"/lib64/$name "$1"/lib/release/$name; do

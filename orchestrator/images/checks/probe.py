@@ -52,7 +52,7 @@ def has_training() -> bool:
 
 
 if __name__ == "__main__":
-    found = {"python": ".".join(map(str, sys.version_info[:3])), "training": has_training()}
-    found.update(verbs())
-    found.update(torch_facts())
-    print("TORUSRUN-PROBE " + repr(found))
+    report = {"python": ".".join(map(str, sys.version_info[:3])), "training": has_training()}
+    report.update(verbs())
+    report.update(torch_facts())
+    print("TORUSRUN-PROBE " + repr(report))
