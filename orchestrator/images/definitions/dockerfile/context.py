@@ -35,21 +35,21 @@ class Context:
                 raise SpecError([Problem(Mark(str(place), number, 1), f"{line.strip()!r}: {error}")]) from None
 
     def find(self, pattern: str, step: Instruction) -> list[Path]:
-        """The files and folders that a source of COPY names. Raises SpecError if there is none."""
+        """The files and folders that a source of COPY names. Raises SpecError if it names none."""
         inner = os.path.normpath(pattern.lstrip("/") or ".")
         if inner.startswith(".."):
             raise step.wrong(f"{pattern}: it is outside {self.folder}, from which a Dockerfile copies; {NAMED}")
         if not re.search(r"[*?\[]", inner):
-            found = [self.folder / inner] if (self.folder / inner).exists() else []
+            paths = [self.folder / inner] if (self.folder / inner).exists() else []
         else:
-            found = sorted(self.folder.glob(inner))
-        for path in found:
+            paths = sorted(self.folder.glob(inner))
+        for path in paths:
             self._refuse_outside(path)
         # `files` also refuses links out of the folder.
-        kept = [path for path in found if ([*self.files(path)] if path.is_dir() else not self.ignores(path))]
+        kept = [path for path in paths if ([*self.files(path)] if path.is_dir() else not self.ignores(path))]
         if not kept:
             left_out = ".dockerignore leaves it out, or it is an empty folder"
-            raise step.wrong(f"{pattern}: {left_out if found else f'{self.folder} has no such file'}; {NAMED}")
+            raise step.wrong(f"{pattern}: {left_out if paths else f'{self.folder} has no such file'}; {NAMED}")
         return kept
 
     def _refuse_outside(self, path: Path) -> None:
@@ -70,7 +70,7 @@ class Context:
         return ignored
 
     def name(self, path: Path) -> str:
-        """The name of a file; '' for the folder itself, since each clone may have another one."""
+        """The name of a file; '' for the folder itself, since each clone may have another name."""
         return "" if path == self.folder else path.name
 
     def _enters(self, folder: Path) -> bool:

@@ -44,8 +44,8 @@ class Section:
     last: bool = False
 
 
-def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs) -> Inputs:
-    """`found` with the definition of the Dockerfile that an image file in `beside` names, and with the files it copies.
+def convert(image_file: ImageFile, beside: Path, variant: Variant, collected: Inputs) -> Inputs:
+    """`collected`, with the definition of the Dockerfile that an image file in `beside` names, and the files it copies.
 
     Raises SpecError, with the line, for all that cannot be expressed.
     """
@@ -57,13 +57,13 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
     read = instructions.read(text, path)
     given = dict(image_file.arguments)
     arranged = stages.arrange(read, path, given, image_file.target)
-    context, files = Context(_context(image_file, path, beside), path), list(found.files)
+    context, files = Context(_context(image_file, path, beside), path), list(collected.files)
 
     def take(source: Path) -> str:
         name = f"files/{len({known.split('/')[1] for known, _ in files})}"
         whole = context.whole(source)
         inner = [source] if whole else context.files(source)
-        files.extend((name if whole else f"{name}/{one.relative_to(source)}", one) for one in inner)
+        files.extend((name if whole else f"{name}/{path.relative_to(source)}", path) for path in inner)
         return name
 
     recipes = [Recipe(stage, arranged, context, given, take).fill() for stage in arranged.stages]
@@ -83,7 +83,7 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, found: Inputs
     definition_file.lint(definition)
     labels = {"torusrun.training": image_file.training}
     notes = tuple(dict.fromkeys(note for recipe in recipes for note in recipe.notes))
-    return replace(found, definition=definition, files=tuple(files), labels=labels, notes=notes, keeps_modes=True)
+    return replace(collected, definition=definition, files=tuple(files), labels=labels, notes=notes, keeps_modes=True)
 
 
 def _context(image_file: ImageFile, path: Path, beside: Path) -> Path:
@@ -100,7 +100,7 @@ def _section(recipe: Recipe, image_file: ImageFile, last: bool, several: bool) -
     files = [
         (
             Text(f" from {origin}" if origin else ""),
-            [Text(f"{line(name, 'path')} {to}") for each, name, to in recipe.files if each == origin],
+            [Text(f"{line(name, 'path')} {to}") for stage, name, to in recipe.files if stage == origin],
         )
         for origin in origins
     ]

@@ -65,10 +65,10 @@ class Instruction:
     def json(self) -> list[str] | None:
         """The words of the JSON form, as in CMD ["python", "train.py"]; None for another form."""
         try:
-            found = json.loads(self.text) if self.text.startswith("[") else None
+            words = json.loads(self.text) if self.text.startswith("[") else None
         except ValueError:
             return None
-        return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else None
+        return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
 
 
 def read(text: str, path: Path) -> list[Instruction]:
@@ -95,12 +95,12 @@ def _read(lines: list[str], source: str) -> Iterator[Instruction]:
                 continue
             goes_on = line.rstrip().endswith("\\")
             pieces.append(line.rstrip().removesuffix("\\") if goes_on else line.rstrip())
-        found = _instruction(pieces, Mark(source, start + 1, 1))
+        step = _instruction(pieces, Mark(source, start + 1, 1))
         documents = []
-        for dash, quote, name in _begun(found):
-            content, at = _document(lines, at, name, bool(dash), found)
+        for dash, quote, name in _begun(step):
+            content, at = _document(lines, at, name, bool(dash), step)
             documents.append(Document(name, content, not quote))
-        yield replace(found, documents=tuple(documents))
+        yield replace(step, documents=tuple(documents))
 
 
 def _instruction(pieces: list[str], mark: Mark) -> Instruction:
@@ -123,20 +123,20 @@ def _begun(step: Instruction) -> list[tuple[str, str, str]]:
     if step.word not in WITH_DOCUMENTS or "<<" not in step.text:
         return []
     try:
-        found = [HERE.match(word) for word in split(step.text)]
+        matches = [HERE.match(word) for word in split(step.text)]
     except UserError as error:
         raise step.wrong(str(error)) from None
-    return [(match[1], match[2], match[3]) for match in found if match]
+    return [(match[1], match[2], match[3]) for match in matches if match]
 
 
 def _document(lines: list[str], at: int, name: str, dash: bool, of: Instruction) -> tuple[str, int]:
     """(the content of a here-document that begins at a line, the number of the line after its end)."""
-    found: list[str] = []
+    content: list[str] = []
     for number in range(at, len(lines)):
         line = lines[number].lstrip("\t") if dash else lines[number]
         if line == name:
-            return "".join(f"{line}\n" for line in found), number + 1
-        found.append(line)
+            return "".join(f"{line}\n" for line in content), number + 1
+        content.append(line)
     raise of.wrong(f"its here-document has no end; write a line {name!r} after it")
 
 
@@ -170,13 +170,13 @@ Known = Mapping[str, "str | None"]
 
 def split(text: str) -> list[str]:
     """The words of a text, with their quotes. Raises UserError if a quote is not closed."""
-    found, word, quote, at = [], "", "", 0
+    words, word, quote, at = [], "", "", 0
     while at < len(text):
         char = text[at]
         taken = text[at : at + 2] if char == "\\" and quote != "'" else char
         at += len(taken)
         if not quote and taken.isspace():
-            found += [word] if word else []
+            words += [word] if word else []
             word = ""
             continue
         if taken in ("'", '"') and quote in ("", taken):
@@ -184,7 +184,7 @@ def split(text: str) -> list[str]:
         word += taken
     if quote:
         raise UserError(f"a {quote} is not closed")
-    return [*found, *([word] if word else [])]
+    return [*words, *([word] if word else [])]
 
 
 def expand(word: str, known: Known) -> Expansion:

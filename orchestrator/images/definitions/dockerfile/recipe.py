@@ -81,10 +81,10 @@ class Recipe:
 
     def _plain(self, word: str) -> str:
         """A word whose value must be known before the build."""
-        found = self._expand(word).plain
-        if found is None:
+        value = self._expand(word).plain
+        if value is None:
             raise UserError(f"{word}: a variable in it is not set by ENV or ARG, so it is not known before the build")
-        return found
+        return value
 
     def _arg(self, step: Instruction) -> None:
         for name in (word.partition("=")[0] for word in split(step.text)):
@@ -143,8 +143,8 @@ class Recipe:
         self.command = self._started(step)
 
     def _started(self, step: Instruction) -> list[str]:
-        found = step.json()
-        return [*self.shell, step.text] if found is None else found
+        words = step.json()
+        return [*self.shell, step.text] if words is None else words
 
     def _run(self, step: Instruction) -> None:
         if PIP_USER.search(step.text):
@@ -215,12 +215,12 @@ class Recipe:
             if re.search(r"[\s*?\[\]]", source):
                 raise UserError(f"--from: {source!r}: a pattern or a space cannot be copied; name files and folders")
             # a folder keeps its name here, so that its content can be told from the folder itself
-            found = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
+            named = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
         else:
             paths = self.context.find(source, step)
-            found = [("", self.take(path), self.context.name(path)) for path in paths]
+            named = [("", self.take(path), self.context.name(path)) for path in paths]
         places = []
-        for origin, path, name in found:
+        for origin, path, name in named:
             above, safe = f"{COPIED}/{len(self.files)}", _safe(name)
             self.files.append((origin, path, f"{above}/{safe}"))
             places.append(f"{above}/{name or safe}")

@@ -117,12 +117,12 @@ def _find(name: str, stages: list[BuildStage]) -> BuildStage | None:
 def _needed(wanted: BuildStage, stages: list[BuildStage], before: Mapping[str, str]) -> Dockerfile:
     numbers = {wanted.number}
     images: dict[str, str] = {}
-    for stage in reversed(stages):  # a stage copies from earlier ones alone
+    for stage in reversed(stages):  # a stage copies from earlier stages alone
         for step in stage.instructions if stage.number in numbers else ():
             if step.word not in ("COPY", "ADD") or not (named := step.flag("from")):
                 continue
-            if found := _find(named, stages[: stage.number]):
-                numbers.add(found.number)
+            if earlier := _find(named, stages[: stage.number]):
+                numbers.add(earlier.number)
             elif REFERENCE.fullmatch(named):
                 images[named] = f"image-{len(images)}"
             else:
