@@ -40,7 +40,7 @@ def has_login(text: str) -> bool:
 
 
 def misnamed(named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(key, message) of every secret that must be a file, or whose name is unknown and cannot be a variable's."""
+    """(key, message) of every secret that must be a file, or whose name is no file's and no variable's."""
     for name, place in named.items():
         if name in FILES and not place.startswith("file:"):
             yield f"secrets.{name}", f"'secrets.{name}' is a file; write file:PATH"
@@ -91,7 +91,7 @@ def hiding(hidden: Iterable[str]) -> Callable[[str], str]:
 
 
 def read(named: Mapping[str, str], beside: Path) -> Secrets:
-    """The secrets that an image file names, relative paths from `beside`. Raises UserError if one does not exist."""
+    """The secrets that an image file names, relative paths from `beside`. Raises UserError if one is missing."""
     values, files = {}, {}
     for name, place in named.items():
         kind, _, where = place.partition(":")
@@ -104,9 +104,9 @@ def read(named: Mapping[str, str], beside: Path) -> Secrets:
             values[name] = os.environ[where]
         else:
             raise UserError(f"'secrets.{name}': the variable {where} is not set here; set it, or name a file:PATH")
-    found = Secrets(values, files)
-    found.redactor  # noqa: B018  reads the netrc file, to report its mistakes now
-    return found
+    secrets = Secrets(values, files)
+    secrets.redactor  # noqa: B018  reads the netrc file, to report its mistakes now
+    return secrets
 
 
 def _text(name: str, path: Path) -> str:
@@ -126,14 +126,14 @@ def _netrc(path: Path) -> netrc.netrc:
 
 def of_urls(value: str) -> set[str]:
     """The secret parts of URLs: the password, or the user if there is none, and what may be a token in the path."""
-    found = set()
+    secret = set()
     for url in value.split():
         with suppress(ValueError):
             parts = urlsplit(url)
-            found.add(parts.password or parts.username or "")
+            secret.add(parts.password or parts.username or "")
             if parts.hostname:
-                found |= {f"/{part}" for part in parts.path.split("/") if TOKEN.fullmatch(part)}
-    return found
+                secret |= {f"/{part}" for part in parts.path.split("/") if TOKEN.fullmatch(part)}
+    return secret
 
 
 def _encoded(value: str) -> str:

@@ -51,7 +51,7 @@ def render(
     brought: Brought | None = None,
     locked: PackageLock | None = None,
 ) -> str:
-    """The definition. Raises UserError if a value cannot be written into one.
+    """The definition. Raises UserError if a value cannot be written into it.
 
     `brought` are the Python packages that the user brings (of `requirements.brought`). With `locked`, exactly the
     packages of that lock are installed.
@@ -143,14 +143,14 @@ def labels(image_file: ImageFile, variant: Variant, built_s: int = 0) -> dict[st
 
     `built_s` is the time of the lock from which it is built, 0 for none: a runtime writes the current time.
     """
-    found: dict[str, str | None] = {
+    own: dict[str, str | None] = {
         "org.opencontainers.image.title": image_file.name,
         "torusrun.image": image_file.name,
         "torusrun.variant": variant.name,
         "torusrun.training": image_file.training,
         "org.label-schema.build-date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(built_s)) if built_s else None,
     }
-    return {name: value for name, value in [*found.items(), *image_file.labels.items()] if value}
+    return {name: value for name, value in [*own.items(), *image_file.labels.items()] if value}
 
 
 def shell(value: str) -> Text:
@@ -175,7 +175,7 @@ def export(name: str, value: str) -> Text:
 
 
 def line(value: str, what: str) -> Text:
-    """`value` as the rest of a header's or label's line, which has no quotes. Raises UserError if it cannot be one."""
+    """`value` as the rest of a header's or label's line, which has no quotes. Raises UserError unless it is plain."""
     if value != value.strip() or len(value.splitlines()) != 1 or re.search(r"[\x00-\x1f\x7f#]|\{\{|\\$", value):
         raise UserError(f"{what} {value!r} cannot be written into a definition: it must be one plain line")
     return Text(value)

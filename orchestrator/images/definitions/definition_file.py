@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.definitions.build_secrets import LOGIN_MEND, has_login
-from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, there
+from torusrun.orchestrator.images.definitions.inputs import Inputs, base_checksum, existing
 from torusrun.orchestrator.keys.load import read_text
 from torusrun.orchestrator.keys.paths import expanded
 
@@ -43,24 +43,24 @@ class Stage:
 
 def stages(definition: str) -> list[Stage]:
     """The stages of a definition, split by the rules of the runtime (Apptainer, pkg/build/types/parser/deffile.go)."""
-    found: list[Stage] = []
+    read: list[Stage] = []
     section = ""
     for text in definition.split("\n"):
         if re.match("(?i)bootstrap:", text):
-            found.append(Stage())
+            read.append(Stage())
             section = ""
-        if not found:
+        if not read:
             continue
         word = text.split(maxsplit=1)[0] if text.split() else ""
         if word.startswith("%"):
             section = text.strip().removeprefix("%")
-            found[-1].sections.setdefault(section, "")
+            read[-1].sections.setdefault(section, "")
         elif section:
-            found[-1].sections[section] += text + "\n"
+            read[-1].sections[section] += text + "\n"
         elif ":" in text:
             key, _, value = text.partition(":")
-            found[-1].header[key.strip().lower()] = value.split("#")[0].strip()
-    return found
+            read[-1].header[key.strip().lower()] = value.split("#")[0].strip()
+    return read
 
 
 def problems(definition: str) -> Iterator[str]:
@@ -94,8 +94,8 @@ def labels(definition: str) -> dict[str, str]:
 
 def lint(definition: str) -> None:
     """Raise UserError if a definition cannot be built."""
-    if found := list(problems(definition)):
-        raise UserError("the definition cannot be built: " + "; ".join(found))
+    if wrong := list(problems(definition)):
+        raise UserError("the definition cannot be built: " + "; ".join(wrong))
 
 
 def own_inputs(name: str, beside: Path, training: str, offline: bool) -> Inputs:
@@ -113,7 +113,7 @@ def own_inputs(name: str, beside: Path, training: str, offline: bool) -> Inputs:
     local = [stage.header.get("from", "") for stage in read if stage.header.get("bootstrap") in LOCAL]
     return Inputs(
         text,
-        base_identity=" ".join(base_checksum(there(path.parent, base, "base")) for base in local),
+        base_identity=" ".join(base_checksum(existing(path.parent, base, "base")) for base in local),
         directory=path.parent,
         beside=tuple(_files(read, path)),
         labels={"torusrun.training": training},
@@ -133,10 +133,10 @@ def _files(stages: list[Stage], path: Path) -> Iterator[tuple[str, Path]]:
             if "{{" in words[0]:
                 raise UserError(f"{path}: %files: {words[0]!r} has a build argument; write the path itself")
             pattern = expanded(words[0])
-            found = sorted(Path("/").glob(str(Path(glob.escape(str(path.parent)), pattern))[1:]))
-            if not found:
+            paths = sorted(Path("/").glob(str(Path(glob.escape(str(path.parent)), pattern))[1:]))
+            if not paths:
                 raise UserError(f"{path}: %files: {words[0]} does not exist")
-            yield from ((f"{words[0]} {number}", entry) for number, entry in enumerate(found))
+            yield from ((f"{words[0]} {number}", entry) for number, entry in enumerate(paths))
 
 
 def dockerfile(definition: str, path: str) -> tuple[str, tuple[str, ...]]:
@@ -150,7 +150,7 @@ def dockerfile(definition: str, path: str) -> tuple[str, tuple[str, ...]]:
 
     read = stages(definition)
     texts: list[str] = []
-    bot.level = SILENT  # it prints on the standard error that it found at its import
+    bot.level = SILENT  # it prints on the standard error of the time of its import
     parser = SingularityParser(None, load=False)
     parser.lines = [line + "\n" for stage in read for line in _lines(stage, texts, path)]
     recipes = parser.parse()
@@ -190,6 +190,6 @@ def _lines(stage: Stage, texts: list[str], path: str) -> Iterator[str]:
 
 
 def _is_simple(line: str) -> bool:
-    """True for a line of %environment that ENV can express: a quoted value may hold spaces, but no command."""
+    """Whether ENV can express a line of %environment: a quoted value may hold spaces, but no command."""
     plain = re.sub(r"=(\"[^\"`]*\"|'[^'\"$`]*')$", "=x", line.strip())
     return SIMPLE.fullmatch(plain) is not None and not re.search(r"\$\(|`", line)

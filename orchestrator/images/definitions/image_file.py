@@ -189,7 +189,7 @@ def find(name: str, beside: Path = Path()) -> Path:
 
 
 def load(path: Path) -> ImageFile:
-    """The image file at `path`, or one that names the definition or Dockerfile at `path`.
+    """The image file at `path`, or an image file for the definition or Dockerfile at `path`.
 
     Raises SpecError with every mistake.
     """
@@ -256,10 +256,9 @@ def _base(image_file: ImageFile) -> Iterator[tuple[str, str]]:
     base = image_file.base
     given = [kind for kind in BASES if getattr(base, kind)]
     if len(given) != 1:
-        begins, said = (
-            ("takes", f"not {' and '.join(given)}") if given else ("is missing: it takes", "and none is given")
-        )
-        yield "base", f"'base' {begins} exactly one of {', '.join(BASES[:-1])} and {BASES[-1]}, {said}"
+        begins = "takes" if given else "is missing: it takes"
+        ends = f"not {' and '.join(given)}" if given else "and none is given"
+        yield "base", f"'base' {begins} exactly one of {', '.join(BASES[:-1])} and {BASES[-1]}, {ends}"
     elif base.digest and not base.docker:
         yield "base.digest", "'base.digest' is only for 'base.docker'; other bases get a checksum"
 

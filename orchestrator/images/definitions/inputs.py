@@ -52,7 +52,7 @@ class Inputs:
         return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
 
     def check(self) -> None:
-        """Raise UserError if one of the files cannot be read, or if a link among them has no end."""
+        """Raise UserError if a file cannot be read, or if a link has no end."""
         self._content()
 
     def _content(self) -> dict[str, Any]:
@@ -60,14 +60,16 @@ class Inputs:
         content = {
             "schema": SCHEMA,
             "definition": self.definition,
-            "files": [[name, checksum_of_tree(at)] for name, at in (*self.files, *self.archives, *self.beside)],
+            "files": [[name, checksum_of_tree(path)] for name, path in (*self.files, *self.archives, *self.beside)],
             "texts": self.texts,
             "base": self.base_identity,
             "wheelhouse": self.wheelhouse,
             "labels": dict(self.labels),
         }
         if self.keeps_modes:
-            content["executable"] = [name for name, at in self.files if at.is_file() and at.stat().st_mode & 0o100]
+            content["executable"] = [
+                name for name, path in self.files if path.is_file() and path.stat().st_mode & 0o100
+            ]
         return content
 
     @property
@@ -110,13 +112,13 @@ class Inputs:
 def collect(image_file: ImageFile, beside: Path) -> Inputs:
     """The base and the files of an image file whose relative paths start at `beside`; its definition is still empty.
 
-    Raises UserError if one does not exist.
+    Raises UserError if a path does not exist.
     """
-    files = [(f"files/{i}", there(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
+    files = [(f"files/{i}", existing(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
         files.append(("files/training", own_training()))
     local = next((path for kind in LOCAL if (path := getattr(image_file.base, kind))), None)
-    base = there(beside, local, "base") if local else None
+    base = existing(beside, local, "base") if local else None
     if base and bool(image_file.base.folder) != base.is_dir():
         raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")
     identity = base_checksum(base) if base else image_file.base.digest or ""
@@ -182,13 +184,12 @@ def is_copied(name: str) -> bool:
 
 
 def refuse_loops(root: Path, where: str, names: list[str]) -> None:
-    """Raise UserError for a link in `where`, which a walk from `root` has reached, that has no end.
-
-    `names` are those that are copied: a link that is left out harms nobody.
+    """Raise UserError for an endless link in the folder `where`, which a walk from `root` has reached.
 
     Such a link leads to a folder that the walk is in, by itself or through other links, or to a link that leads back.
+    `names` are those that are copied: a link that is left out harms nobody.
     """
-    links = [found for name in sorted(names) if (found := Path(where, name)).is_symlink()]
+    links = [link for name in sorted(names) if (link := Path(where, name)).is_symlink()]
     walked = [at.resolve() for at in (Path(where), *Path(where).parents) if at.is_relative_to(root)] if links else []
     for link in links:
         try:
@@ -203,7 +204,7 @@ def refuse_loops(root: Path, where: str, names: list[str]) -> None:
             raise UserError(f"{link}: this link leads to a folder that holds it{through}; remove the link")
 
 
-def there(beside: Path, name: str, what: str) -> Path:
+def existing(beside: Path, name: str, what: str) -> Path:
     """The path that an image file names. Raises UserError if it does not exist or cannot be read."""
     path = (beside / expanded(name)).absolute()
     if not path.exists():

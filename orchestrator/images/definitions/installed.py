@@ -13,21 +13,21 @@ def system_packages() -> list:  # type: ignore[type-arg]
     """[name, version, architecture] of every package that dpkg lists; [] without dpkg."""
     form = "${db:Status-Status} ${Package} ${Version} ${Architecture}\\n"
     try:
-        said = subprocess.run(["dpkg-query", "-W", "-f", form], stdout=subprocess.PIPE, check=False).stdout.decode()
+        listed = subprocess.run(["dpkg-query", "-W", "-f", form], stdout=subprocess.PIPE, check=False).stdout.decode()
     except OSError:
         return []
-    return sorted(line.split()[1:] for line in said.splitlines() if line.startswith("installed "))
+    return sorted(line.split()[1:] for line in listed.splitlines() if line.startswith("installed "))
 
 
 def python_packages() -> list:  # type: ignore[type-arg]
     """[name, version, URL of its source] of every package that this Python can import."""
-    found = {}
+    packages = {}
     for distribution in metadata.distributions():
         direct = distribution.read_text("direct_url.json")
         name = distribution.metadata["Name"]
-        if name and name.lower() not in found:
-            found[name.lower()] = [name, distribution.version, json.loads(direct).get("url", "") if direct else ""]
-    return [found[name] for name in sorted(found)]
+        if name and name.lower() not in packages:
+            packages[name.lower()] = [name, distribution.version, json.loads(direct).get("url", "") if direct else ""]
+    return [packages[name] for name in sorted(packages)]
 
 
 def pip_reports(path: str) -> list:  # type: ignore[type-arg]
@@ -51,10 +51,10 @@ def distribution() -> str:
 
 
 if __name__ == "__main__":
-    found = {
+    report = {
         "distribution": distribution(),
         "system": system_packages(),
         "python": python_packages(),
         "pip": pip_reports(sys.argv[1]),
     }
-    print("TORUSRUN-INSTALLED " + json.dumps(found))
+    print("TORUSRUN-INSTALLED " + json.dumps(report))

@@ -77,14 +77,14 @@ class PackageLock:
         """
         hashed = [p for p in self.python if p.sha256 and not p.source]
         lines = "".join(f"{p.name}=={p.version} --hash=sha256:{p.sha256}\n" for p in hashed)
-        there = {f"file://{BUILD_ONLY}/{name}" for name in archives}
-        from_base = [p for p in self.python if p.source.startswith("file:") and p.source not in there]
+        brought = {f"file://{BUILD_ONLY}/{name}" for name in archives}
+        from_base = [p for p in self.python if p.source.startswith("file:") and p.source not in brought]
         direct = "".join(_direct(p) for p in self.python if p.source and p not in from_base)
         return [(f"{LOCKED}-{n}.txt", text) for n, text in enumerate((lines, direct)) if text or n == 0]
 
 
 def read_lock(path: Path) -> PackageLock:
-    """The lock in `path`. Raises UserError if there is none, SiteError if it is damaged."""
+    """The lock in `path`. Raises UserError if the file is missing, SiteError if it is damaged."""
     kept = read_object(path)
     if kept is None:
         raise UserError(f"{path}: there is no such lock; `torusrun image inspect IMAGE` names the file to copy")
@@ -92,7 +92,7 @@ def read_lock(path: Path) -> PackageLock:
         raise damaged(path, "it is the lock of another version of torusrun")
     lock = kept_record(path, PackageLock, kept)
     for name, kind in (("system", SystemPackage), ("python", PythonPackage)):
-        if unknown := {key for entry in kept[name] for key in entry} - {each.name for each in fields(kind)}:
+        if unknown := {key for entry in kept[name] for key in entry} - {field.name for field in fields(kind)}:
             raise damaged(path, f"a package in {name!r} has the unknown key {min(unknown)!r}")
     return lock
 
@@ -116,22 +116,22 @@ def packages(name: str, container: ContainerExec) -> PackageLock | None:
     """The packages of an image, or None if it has no Python that can list them."""
     script = Path(installed.__file__).read_text(encoding="utf-8")
     argv = inside(container.only_asked(), process.bare_program("python3", script, INSTALLED), {}, {}).argv
-    said = process.run(argv, timeout_s=ASKING_S, environment=own_environment(clean_environment()))
-    return parse_packages(name, said.stdout)
+    done = process.run(argv, timeout_s=ASKING_S, environment=own_environment(clean_environment()))
+    return parse_packages(name, done.stdout)
 
 
-def parse_packages(name: str, said: str) -> PackageLock | None:
+def parse_packages(name: str, output: str) -> PackageLock | None:
     """The lock from the output of `installed`, or None if that printed nothing."""
-    match = re.search(r"^TORUSRUN-INSTALLED (\{.*\})$", said, re.MULTILINE)
+    match = re.search(r"^TORUSRUN-INSTALLED (\{.*\})$", output, re.MULTILINE)
     if not match:
         return None
-    found = json.loads(match[1])
-    reports = {_normal(entry[0]): entry for entry in found["pip"]}
+    report = json.loads(match[1])
+    reports = {_normal(entry[0]): entry for entry in report["pip"]}
     return PackageLock(
         name,
-        found["distribution"],
-        tuple(SystemPackage(*entry) for entry in found["system"]),
-        tuple(_python(own, version, url, reports.get(_normal(own))) for own, version, url in found["python"]),
+        report["distribution"],
+        tuple(SystemPackage(*entry) for entry in report["system"]),
+        tuple(_python(own, version, url, reports.get(_normal(own))) for own, version, url in report["python"]),
     )
 
 

@@ -42,8 +42,8 @@ def prepare(
         _check_stages(inputs.definition, path)
     if wheelhouse or lock:
         variant = replace(variant, wheelhouse=wheelhouse is not None)
-        found = _rendered(collected, image_file, path, variant, package_lock.for_build(lock) if lock else None)
-        inputs = replace(found, wheelhouse=base_checksum(wheelhouse) if wheelhouse else "", plain=inputs.key)
+        built = _rendered(collected, image_file, path, variant, package_lock.for_build(lock) if lock else None)
+        inputs = replace(built, wheelhouse=base_checksum(wheelhouse) if wheelhouse else "", plain=inputs.key)
     return ToBuild(image_file, inputs, tuple(_advice(image_file, inputs)))
 
 
@@ -65,7 +65,7 @@ def rendered(path: Path, variant: Variant, context: Path | None = None) -> tuple
 
 
 def _read(path: Path, context: Path | None) -> ImageFile:
-    """The image file at `path`; the folder `context`, if it is given, is the one of its Dockerfile."""
+    """The image file at `path`; the folder `context`, if given, replaces the folder of its Dockerfile."""
     image_file = load(path)
     if context and not image_file.dockerfile:
         raise UserError(f"--context: {path} is not a Dockerfile and names none; leave it out")
@@ -73,7 +73,7 @@ def _read(path: Path, context: Path | None) -> ImageFile:
 
 
 def _collected(image_file: ImageFile, path: Path, variant: Variant) -> Inputs:
-    """All that is read but once for the definitions of several variants."""
+    """The inputs that are read once for the definitions of several variants."""
     if image_file.definition:
         return definition_file.own_inputs(image_file.definition, path.parent, image_file.training, variant.offline)
     return collect(image_file, path.parent)
@@ -87,12 +87,12 @@ def _rendered(
         return inputs
     if image_file.dockerfile:
         return dockerfile.convert(image_file, path.parent, variant, inputs)
-    found = brought(image_file.python, path.parent)
-    definition = render(image_file, variant, found, locked)
+    packages = brought(image_file.python, path.parent)
+    definition = render(image_file, variant, packages, locked)
     definition_file.lint(definition)
-    texts = locked.requirements([name for name, _ in found.archives]) if locked else found.texts
+    texts = locked.requirements([name for name, _ in packages.archives]) if locked else packages.texts
     built_s = locked.built_s if locked else 0
-    return replace(inputs, definition=definition, texts=tuple(texts), archives=found.archives, built_s=built_s)
+    return replace(inputs, definition=definition, texts=tuple(texts), archives=packages.archives, built_s=built_s)
 
 
 def _check(image_file: ImageFile, path: Path, variant: Variant, wheelhouse: Path | None, lock: Path | None) -> None:

@@ -64,17 +64,17 @@ class Brought:
 
 def brought(python: Python, beside: Path) -> Brought:
     """The packages of the key `python` of an image file in `beside`. Raises UserError if a file does not exist."""
-    found = gather(beside / expanded(python.requirements)) if python.requirements else Brought()
-    if python.requirements and python.packages and found.hashed:
+    listed = gather(beside / expanded(python.requirements)) if python.requirements else Brought()
+    if python.requirements and python.packages and listed.hashed:
         raise UserError(
             f"{beside / python.requirements}: it has hashes, and 'python.packages' of the image file has none; "
             f"move {python.packages[0]} into it"
         )
-    archives = [path for _, path in found.archives]
+    archives = [path for _, path in listed.archives]
     words = [_word(package, beside, archives) for package in python.packages]
-    if found.texts:
-        words += ["-r", f"{BUILD_ONLY}/{found.texts[0][0]}"]
-    return Brought(tuple(words), found.texts, _numbered(archives))
+    if listed.texts:
+        words += ["-r", f"{BUILD_ONLY}/{listed.texts[0][0]}"]
+    return Brought(tuple(words), listed.texts, _numbered(archives))
 
 
 def _word(package: str, beside: Path, archives: list[Path]) -> str:
@@ -118,9 +118,9 @@ def _taken_in(line: str, mark: Mark, files: list[Path], archives: list[Path]) ->
         number = _number(beside / expanded(match[2]), files, mark)
         return f"{match[1].rstrip()} {number}.txt{match[3]}"
     if match := ARCHIVE.fullmatch(line):
-        found = beside / expanded(unquote(match[2]))
-        number = _number(found, archives, mark)
-        return f"{match[1]}file://{BUILD_ONLY}/{archive(number, found)}{match[3]}"
+        path = beside / expanded(unquote(match[2]))
+        number = _number(path, archives, mark)
+        return f"{match[1]}file://{BUILD_ONLY}/{archive(number, path)}{match[3]}"
     return line
 
 
