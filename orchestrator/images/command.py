@@ -35,7 +35,7 @@ NOT_PASSED = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "OMPI_MCA_plm*", "PRTE_MCA_p
 PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 KEPT = re.compile(r"[ -~\n]+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # read-only in one shell or another
+READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")  # read-only in some shells
 FROM_FILE = ("/bin/sh", "-c", '. "$0" && exec "$@"')
 TRAINING = "/opt/torusrun"  # the folder in images that holds `training`
 ON_PATH = f"{TRAINING}/{ENTRY}"  # below it: the folder with the package `torusrun`, for scripts
@@ -126,7 +126,7 @@ def inside(
         raise ValueError(f"{wrong[0]!r} is a variable of the shell itself and cannot be given a value like this one")
     carried = {f"{container.runtime.prefix}ENV_{k}": v for k, v in variables.items() if k not in left}
     files = [*([file] if written else []), *([secret.file] if {*left} & {*hidden} else [])]
-    setting = [word for each in files for word in (*FROM_FILE, each)]
+    setting = [word for path in files for word in (*FROM_FILE, path)]
     environment = {**own_environment(inherited), **carried}
     return ContainerLaunch((*_exec(container), *setting, *command), environment, exported(written))
 
@@ -179,7 +179,7 @@ def own_training() -> Path:
 
 
 def needed(bound_training: bool, host_mpi: str | None = None) -> tuple[Bind, ...]:
-    """The host's training package, unless it is inside, and the site's MPI at `host_mpi`, if that one is used."""
+    """The host's training package, unless the image has it, and the site's MPI at `host_mpi`, if it is used."""
     package = (Bind(str(own_training()), f"{TRAINING}/training", read_only=True),) if bound_training else ()
     return (*package, *((Bind(host_mpi, HOST_MPI, read_only=True),) if host_mpi else ()))
 

@@ -21,7 +21,7 @@ PACKAGES = ("orchestrator", "training")
 ALWAYS = "LANG"  # `srun --export=` without a name would pass all variables on
 # enroot knows nothing of a SIF's own variables. A SIF has these files, and an image of Docker /etc/environment.
 START = 'for each in /.singularity.d/env/*.sh; do if [ -r "$each" ]; then . "$each"; fi; done; exec "$@"'
-# What enroot's hook for NVIDIA's GPUs reads; it does nothing for an image that does not set the first one.
+# What enroot's hook for NVIDIA's GPUs reads; it does nothing for an image that does not set the first.
 GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 NO_GPUS = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
@@ -31,9 +31,9 @@ def used(runtime: str | None) -> bool:
     return runtime == NAME
 
 
-def is_offered(said: str) -> bool:
+def is_offered(help_text: str) -> bool:
     """Whether `srun --help` lists the options of Pyxis. Slurm's own --container is for something else."""
-    return re.search(rf"^\s*{OPTION}=", said, re.MULTILINE) is not None
+    return re.search(rf"^\s*{OPTION}=", help_text, re.MULTILINE) is not None
 
 
 def options(

@@ -27,7 +27,7 @@ KEPT = (
 )  # fmt: skip
 
 # word: (the first Singularity that has it, the first Apptainer); None: no version has it. SingularityCE and PRO count
-# as Singularity. From the changelogs of both projects; values marked "from memory" were not found there.
+# as Singularity. From the changelogs of both projects; values marked "from memory" are in neither.
 SINCE: dict[str, tuple[Version | None, Version | None]] = {
     "--nv": ((2, 3), (1, 0)),  # from memory: 2.3
     "--nvccli": ((3, 9), (1, 0)),
@@ -87,17 +87,17 @@ PRODUCT = re.compile(r"\b(apptainer|singularity(?:-?ce|-?pro)?)\s+version\s+v?(\
 BARE = re.compile(r"^\s*()v?(\d+(?:\.\d+)+)", re.MULTILINE)  # Singularity until 3.0
 
 
-def parse_version(command: str, said: str) -> Runtime:
-    """A runtime from the output of `--version`. Raises SiteError if that is not a version."""
-    match = PRODUCT.search(said) or BARE.search(said)  # sites print lines before it
+def parse_version(command: str, output: str) -> Runtime:
+    """A runtime from the output of `--version`. Raises SiteError if it names no version."""
+    match = PRODUCT.search(output) or BARE.search(output)  # sites print lines before it
     if not match:
-        raise SiteError(f"{command} --version said {said.strip()!r}, which is not a version")
+        raise SiteError(f"{command} --version said {output.strip()!r}, which is not a version")
     product = re.sub("-?(ce|pro)$", r"-\1", (match[1] or "singularity").lower())
     return Runtime(command, product, tuple(int(n) for n in match[2].split(".")))
 
 
 def find(command: str | None = None, environment: Mapping[str, str] | None = None) -> Runtime | None:
-    """The runtime of this machine: `command` if the site names one, else apptainer or singularity; None without one.
+    """The runtime of this machine: the site's `command`, else apptainer or singularity; None if there is none.
 
     It is searched and run in `environment`, by default the current one. Raises SiteError if it does not answer.
     """
@@ -105,12 +105,12 @@ def find(command: str | None = None, environment: Mapping[str, str] | None = Non
     if path is None:
         return None
     # `singularity` is often apptainer under its old name, so its output counts, not its name.
-    asked = process.run([path, "--version"], timeout_s=ASKING_S, environment=environment)
-    return parse_version(path, asked.check("asking the version").stdout)
+    answer = process.run([path, "--version"], timeout_s=ASKING_S, environment=environment)
+    return parse_version(path, answer.check("asking the version").stdout)
 
 
 def required(command: str | None = None) -> Runtime:
-    """Like `find`. Raises SiteError with advice if there is none."""
+    """The runtime that `find` finds. Raises SiteError with advice if there is none."""
     if runtime := find(command):
         return runtime
     names = command or " or ".join(COMMANDS)

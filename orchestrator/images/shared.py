@@ -23,18 +23,18 @@ MOUNTINFO = Path("/proc/self/mountinfo")
 def file_system(path: Path, mountinfo: str) -> tuple[str, str]:
     """(mount point, type) of the file system that holds `path`, from the text of /proc/PID/mountinfo; ('', '') if none.
 
-    Of several mounts on one place the last one counts.
+    Of several mounts on a place the last counts.
     """
-    found = ("", "")
+    mounted, kind = "", ""
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        fields, kinds = before.split(), after.split()
-        if len(fields) < 5 or not kinds:
+        fields, names = before.split(), after.split()
+        if len(fields) < 5 or not names:
             continue
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        if path.is_relative_to(point) and len(point) >= len(found[0]):
-            found = (point, kinds[0])
-    return found
+        if path.is_relative_to(point) and len(point) >= len(mounted):
+            mounted, kind = point, names[0]
+    return mounted, kind
 
 
 def kind_of(folder: Path) -> str:
@@ -61,12 +61,12 @@ def is_shared(path: Path, runs: Path, mountinfo: str | None = None) -> tuple[boo
     real, runs = Path(os.path.realpath(path)), Path(os.path.realpath(runs))
     text = MOUNTINFO.read_text(errors="surrogateescape") if mountinfo is None else mountinfo
     point, kind = file_system(real, text)
-    seen = f"{MOUNTINFO}: {real} lies on {kind or 'an unknown file system'} mounted at {point or '?'}"
+    evidence = f"{MOUNTINFO}: {real} lies on {kind or 'an unknown file system'} mounted at {point or '?'}"
     own = nodes_own(real)
     if kind in SHARED:
-        return True, "", seen
+        return True, "", evidence
     if own and nodes_own(runs) != own:
-        return False, own, seen
+        return False, own, evidence
     if file_system(runs, text) == (point, kind):
-        return True, "", f"{seen}, as the site's folder of runs"
-    return (False if kind in LOCAL else None), "", seen
+        return True, "", f"{evidence}, as the site's folder of runs"
+    return (False if kind in LOCAL else None), "", evidence

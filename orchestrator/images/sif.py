@@ -47,19 +47,19 @@ def is_squashfs(path: Path) -> bool:
 
 
 def machine(path: Path) -> tuple[str | None, str]:
-    """(the processor as `uname -m` names it, or None if the file does not name one; the evidence)."""
+    """(the processor as `uname -m` names it, or None if the file names none; the evidence)."""
     head = _head(path)
     if head[32:42] != SIF_MAGIC:
         return None, f"{path} does not have the header of a SIF"
     code = head[SIF_CODE_AT : SIF_CODE_AT + 2].decode("ascii", "replace")
-    found = SIF_CODES.get(code)
-    return found, f"the header of {path} names the architecture {code} ({found or 'unknown'})"
+    processor = SIF_CODES.get(code)
+    return processor, f"the header of {path} names the architecture {code} ({processor or 'unknown'})"
 
 
 def own_platform() -> str:
     """This machine as Docker names it, as in linux/amd64."""
-    machine = os.uname().machine
-    return f"linux/{DOCKER_NAMES.get(machine, machine)}"
+    processor = os.uname().machine
+    return f"linux/{DOCKER_NAMES.get(processor, processor)}"
 
 
 def of_program(path: Path) -> str | None:
@@ -115,7 +115,9 @@ def fix_times(image: Path, time_s: int) -> None:
         if len(head) < HEADER.size or head[32:45] != SIF_MAGIC + VERSION:
             return
         times = struct.pack("<qq", time_s, time_s)
-        places = [place for place, content in _descriptors(file, head) if any(content)]  # else there is no such part
+        places = [
+            place for place, content in _descriptors(file, head) if any(content)
+        ]  # zeros are an unused descriptor
         for at, content in [(IDENTITY_AT, bytes(IDENTITY_BYTES) + times), *((at + TIMES_AT, times) for at in places)]:
             file.seek(at)
             file.write(content)

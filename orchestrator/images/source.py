@@ -34,12 +34,12 @@ class NamedImage:
 
     @property
     def converted(self) -> bool:
-        """Whether it must first be converted to a SIF."""
+        """Whether the image must first be converted to a SIF."""
         return self.kind in ("folder", "archive", "layout", "registry")
 
 
 def parse(text: str) -> NamedImage:
-    """The image that `text` names; looks at paths. Raises UserError for a form that torusrun cannot run."""
+    """The image that `text` names; reads its file's header. Raises UserError for a form that torusrun cannot run."""
     if wrong := misfit(text):
         raise UserError(f"the image {text!r}: {wrong}")
     transport, place = _split(text)
@@ -83,7 +83,7 @@ def has_text(word: str) -> bool:
 
 
 def beside(text: str, folder: Path) -> str:
-    """`text` with an absolute path, a relative one from `folder`; unchanged if it holds no path."""
+    """`text` with its path made absolute, from `folder`; unchanged without a path."""
     transport, place = _split(text)
     if transport in TRANSPORTS:
         return f"{transport}:{absolute(place, folder)}"
@@ -91,7 +91,7 @@ def beside(text: str, folder: Path) -> str:
 
 
 def misfit(text: str) -> str | None:
-    """Why `text` cannot name an image, by its form alone; None if it may name one."""
+    """Why `text` cannot name an image, by its form alone; None if it can."""
     transport, place = _split(text)
     if transport not in REGISTRIES and any(len(part.encode()) > LONGEST_NAME for part in place.split("/")):
         return f"a part of its path is longer than {LONGEST_NAME} bytes, which no file system takes"
