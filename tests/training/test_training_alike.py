@@ -61,8 +61,8 @@ def test_a_rank_whose_weights_drift_by_one_bit_is_named_before_a_checkpoint_is_w
     said = "after step 10 the weights of rank 1 of 3 are not those of the other ranks"
     assert all(said in log.read_text() for log in launch.logs), launch.stderr_text
     # The process that writes the checkpoint may outlive the ranks.
-    until(lambda: [*tmp_path.glob("checkpoints/*/manifest.json")], "the last checkpoint that all ranks agree on")
-    assert [path.parent.name for path in tmp_path.glob("checkpoints/*/manifest.json")] == ["step-00000005"]
+    until(lambda: [*tmp_path.glob("checkpoints/step-*/manifest.json")], "the last checkpoint that all ranks agree on")
+    assert [path.parent.name for path in tmp_path.glob("checkpoints/step-*/manifest.json")] == ["step-00000005"]
 
 
 @pytest.mark.parametrize(
