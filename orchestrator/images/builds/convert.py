@@ -103,30 +103,27 @@ def of_sif(entry: CachedImage, cache: Cache, progress: Progress) -> CachedImage:
     """The squashfs of a SIF, whose facts it keeps; from the cache, or copied now. Raises UserError, SiteError."""
     key, packages = key_of_sif(entry.sha256), entry.path.with_suffix(".packages")
     start, left = sif.squashfs(entry.path)
-    with _free(key, cache, progress) as kept:
+    with _free(key, cache, progress) as (kept, work):
         if kept:
             return kept
-        work, began_s = _working(cache, key), time.time()
-        try:
-            with (
-                explained(f"{work}: the squashfs of {entry.path} cannot be copied"),
-                busy(f"copying the squashfs of {entry.path}"),
-                open(private.open_regular(Path(os.path.realpath(entry.path))), "rb") as source,
-                open(work, "xb") as target,
-            ):
-                source.seek(start)
-                while left and (chunk := source.read(min(left, CHUNK_BYTES))):
-                    target.write(chunk)
-                    left -= len(chunk)
-            if left:
-                raise SiteError(f"{entry.path}: the SIF ends {left} bytes before its squashfs does; copy it again")
-            if entry.key and packages.is_file():
-                with explained(f"{packages}: cannot be copied"):
-                    shutil.copyfile(packages, cache.packages(key))
-            made = replace(entry, key=key, built_by=f"the squashfs of a SIF of {entry.built_by}")
-            return _published(made, work, cache, began_s)
-        finally:
-            work.unlink(missing_ok=True)
+        began_s = time.time()
+        with (
+            explained(f"{work}: the squashfs of {entry.path} cannot be copied"),
+            busy(f"copying the squashfs of {entry.path}"),
+            open(private.open_regular(Path(os.path.realpath(entry.path))), "rb") as source,
+            open(work, "xb") as target,
+        ):
+            source.seek(start)
+            while left and (chunk := source.read(min(left, CHUNK_BYTES))):
+                target.write(chunk)
+                left -= len(chunk)
+        if left:
+            raise SiteError(f"{entry.path}: the SIF ends {left} bytes before its squashfs does; copy it again")
+        if entry.key and packages.is_file():
+            with explained(f"{packages}: cannot be copied"):
+                shutil.copyfile(packages, cache.packages(key))
+        made = replace(entry, key=key, built_by=f"the squashfs of a SIF of {entry.built_by}")
+        return _published(made, work, cache, began_s)
 
 
 def imported(
@@ -137,29 +134,26 @@ def imported(
     Raises SiteError with enroot's message and the path of its whole output.
     """
     key = key_of_import(reference)
-    with _free(key, cache, progress) as kept:
+    with _free(key, cache, progress) as (kept, work):
         if kept:
             progress(
                 f"note: {reference} was imported before; `torusrun image rm {kept.path}` lets "
                 f"the next build import it again"
             )
             return kept
-        work, log, began_s = _working(cache, key), cache.log(key), time.time()
+        log, began_s = cache.log(key), time.time()
         progress(f"enroot imports {reference}; its output: {log}")
-        try:
-            argv = [enroot, "import", "--output", str(work), reference]
-            done = process.run(argv, timeout_s=IMPORT_S, environment=environment)
-            private.write_bytes(log, (done.stdout + done.stderr).encode())
-            if done.exit_code or not work.is_file():
-                raise SiteError(f"{reference} was not imported: {complaint(done.stderr)} (log: {log})")
-            header = f"Bootstrap: docker\nFrom: {reference.removeprefix('docker://')}\n"
-            made = CachedImage(
-                key=key, path=work, name=name, definition=header, sha256="", size_bytes=0, built_s=0.0,
-                build_time_s=0.0, built_by="enroot", labels=BOUND, base=reference, source=key,
-            )  # fmt: skip
-            return _published(made, work, cache, began_s)
-        finally:
-            work.unlink(missing_ok=True)
+        argv = [enroot, "import", "--output", str(work), reference]
+        done = process.run(argv, timeout_s=IMPORT_S, environment=environment)
+        private.write_bytes(log, (done.stdout + done.stderr).encode())
+        if done.exit_code or not work.is_file():
+            raise SiteError(f"{reference} was not imported: {complaint(done.stderr)} (log: {log})")
+        header = f"Bootstrap: docker\nFrom: {reference.removeprefix('docker://')}\n"
+        made = CachedImage(
+            key=key, path=work, name=name, definition=header, sha256="", size_bytes=0, built_s=0.0, build_time_s=0.0,
+            built_by="enroot", labels=BOUND, base=reference, source=key,
+        )  # fmt: skip
+        return _published(made, work, cache, began_s)
 
 
 def reference(place: str) -> str:
@@ -186,20 +180,20 @@ def complaint(stderr: str) -> str:
 
 
 @contextmanager
-def _free(key: str, cache: Cache, progress: Progress) -> Iterator[CachedImage | None]:
-    """Hold the lock of `key`. Yields the image in the cache, or None if it is missing or damaged."""
+def _free(key: str, cache: Cache, progress: Progress) -> Iterator[tuple[CachedImage | None, Path]]:
+    """Hold the lock of `key`. Yields its image in the cache, None if that is not whole, and a path for a new squashfs."""
     cache.make()
     with (
         signals.in_order(),
         running.held(cache.lock(key), lambda who: progress(f"waiting for the same image of {who}")),
     ):
         cache.clear_leftovers(key)
-        yield cache.sound(key, progress)
-
-
-def _working(cache: Cache, key: str) -> Path:
-    work = cache.working(key)
-    return work.with_name(f"{work.name}{SQUASHFS}")
+        work = cache.working(key)
+        work = work.with_name(f"{work.name}{SQUASHFS}")
+        try:
+            yield cache.sound(key, progress), work
+        finally:
+            work.unlink(missing_ok=True)
 
 
 def _published(made: CachedImage, work: Path, cache: Cache, began_s: float) -> CachedImage:
