@@ -72,9 +72,12 @@ def image(path: Path, asks: Inside | None = None) -> ImageFacts:
 
 
 def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
-    answers, message = _answers(asks)
-    if not answers:
-        return not_started(known, message)
+    try:
+        done = _run(asks, script(asks.program, asks.folders), ASKING_S)
+    except (SiteError, ValueError) as error:
+        return not_started(known, str(error))
+    if not (answers := parse_questions(done.stdout)):
+        return not_started(known, complaint(done.stderr))
     known = by_its_shell(known, answers, asks)
     if not known.has_python:
         return known
@@ -84,15 +87,6 @@ def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
     except SiteError as error:
         return _with(known, torch=str(error), training=str(error))
     return by_its_python(known, done.stdout, done.stderr)
-
-
-def _answers(asks: Inside) -> tuple[dict[str, tuple[str, int]], str]:
-    """(the answers of the image's shell, the runtime's message without answers)."""
-    try:
-        done = _run(asks, script(asks.program, asks.folders), ASKING_S)
-    except (SiteError, ValueError) as error:
-        return {}, str(error)
-    return parse_questions(done.stdout), complaint(done.stderr)
 
 
 def complaint(stderr: str) -> str:
