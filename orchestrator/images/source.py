@@ -112,10 +112,9 @@ def misfit(text: str) -> str | None:
 
 def _split(text: str) -> tuple[str, str]:
     """(transport, place) of an image with a transport; else ('', text)."""
-    if match := re.fullmatch(rf"({'|'.join(REGISTRIES)})://(.*)", text):
-        return match[1], match[2]
-    if match := re.fullmatch(rf"({'|'.join(TRANSPORTS)}):(?!//[^/])(.*)", text):
-        return match[1], match[2]
+    for form in (rf"({'|'.join(REGISTRIES)})://(.*)", rf"({'|'.join(TRANSPORTS)}):(?!//[^/])(.*)"):
+        if match := re.fullmatch(form, text):
+            return match[1], match[2]
     return "", text
 
 
