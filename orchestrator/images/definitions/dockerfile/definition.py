@@ -40,7 +40,6 @@ class Section:
     environment: tuple[Text, ...] = ()
     labels: tuple[Text, ...] = ()
     runscript: tuple[Text, ...] = ()
-    copies: bool = False
     last: bool = False
 
 
@@ -113,7 +112,6 @@ def _section(recipe: Recipe, image_file: ImageFile, last: bool, several: bool) -
         tuple(Text(f"export {name}={value.shell()}") for name, value in recipe.environment) if last else (),
         tuple(Text(f"{line(name, 'label')} {line(value, 'label')}") for name, value in labels.items()),
         tuple(recipe.runscript()) if last else (),
-        copies=bool(recipe.files),
         last=last,
     )
 
