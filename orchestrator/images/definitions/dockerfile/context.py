@@ -26,13 +26,14 @@ class Context:
         self._rules = []
         self._taken_back: list[tuple[str, str]] = []  # of every `!` rule: its beginning, and its pattern after that
         for number, line in enumerate(text.splitlines(), 1):
+            rule = line.strip()
             try:
-                self._rules += [_rule(line.strip())] if line.strip() and not line.startswith("#") else []
-                if line.strip().startswith("!"):
-                    start, *rest = re.split(r"([*?\[\\])", _inner(line.strip()), maxsplit=1)
-                    self._taken_back.append((start, "".join(rest)))
+                self._rules += [_rule(rule)] if rule and not line.startswith("#") else []
             except re.error as error:
-                raise SpecError([Problem(Mark(str(place), number, 1), f"{line.strip()!r}: {error}")]) from None
+                raise SpecError([Problem(Mark(str(place), number, 1), f"{rule!r}: {error}")]) from None
+            if rule.startswith("!"):
+                start, *rest = re.split(r"([*?\[\\])", _inner(rule), maxsplit=1)
+                self._taken_back.append((start, "".join(rest)))
 
     def find(self, pattern: str, step: Instruction) -> list[Path]:
         """The files and folders that a source of COPY names. Raises SpecError if it names none."""
@@ -68,10 +69,6 @@ class Context:
             if rule.match(name):
                 ignored = not back
         return ignored
-
-    def name(self, path: Path) -> str:
-        """The name of a file; '' for the folder itself, since each clone may have another name."""
-        return "" if path == self.folder else path.name
 
     def _enters(self, folder: Path) -> bool:
         """Whether a file below a folder may be copied: it is not ignored, or a rule may take a file in it back."""

@@ -217,8 +217,9 @@ class Recipe:
             # a folder keeps its name here, so that its content can be told from the folder itself
             named = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
         else:
+            own = self.context.folder  # it counts as nameless, since each clone may have another name
             paths = self.context.find(source, step)
-            named = [("", self.take(path), self.context.name(path)) for path in paths]
+            named = [("", self.take(path), "" if path == own else path.name) for path in paths]
         places = []
         for origin, path, name in named:
             above, safe = f"{COPIED}/{len(self.files)}", _safe(name)
