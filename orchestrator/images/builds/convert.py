@@ -181,7 +181,7 @@ def complaint(stderr: str) -> str:
 
 @contextmanager
 def _free(key: str, cache: Cache, progress: Progress) -> Iterator[tuple[CachedImage | None, Path]]:
-    """Hold the lock of `key`. Yields its image in the cache, None if that is not whole, and a path for a new squashfs."""
+    """Hold the lock of `key`. Yields its image in the cache, None if it is not whole, and a path for a new squashfs."""
     cache.make()
     with (
         signals.in_order(),
