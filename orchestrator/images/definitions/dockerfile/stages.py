@@ -21,7 +21,6 @@ class BuildStage:
     number: int
     name: str  # '' without AS
     image: str  # the reference of its base
-    base: Instruction  # the FROM that names the image
     instructions: tuple[Instruction, ...]
 
     @property
@@ -106,7 +105,7 @@ def _stage(step: Instruction, number: int, before: Mapping[str, str], stages: li
         return replace(parent, number=number, name=name)
     if not REFERENCE.fullmatch(image):
         raise step.wrong(f"{image!r} is not a reference of an image, as in debian:bookworm")
-    return BuildStage(number, name, image, step, ())
+    return BuildStage(number, name, image, ())
 
 
 def _find(name: str, stages: list[BuildStage]) -> BuildStage | None:
