@@ -20,7 +20,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets
-from torusrun.orchestrator.images.definitions.image_file import MPI_CHECKSUM_MISSING, ImageFile
+from torusrun.orchestrator.images.definitions.image_file import LOCAL_BASES, MPI_CHECKSUM_MISSING, ImageFile
 from torusrun.orchestrator.images.definitions.package_lock import INSTALLED, PackageLock
 from torusrun.orchestrator.images.definitions.requirements import BUILD_ONLY, Brought
 
@@ -105,12 +105,17 @@ def header(image_file: ImageFile) -> list[Text]:
     if base.docker:
         # Some registry clients refuse a tag beside a digest. The digest alone identifies the image.
         named = re.sub(r":[^:/]+$", "", base.docker) + f"@{base.digest}" if base.digest else base.docker
-        return [Text("Bootstrap: docker"), Text(f"From: {line(named, 'image')}")]
-    for kind in ("docker_archive", "oci_archive", "folder", "sif"):
+        return from_registry(named)
+    for kind in LOCAL_BASES:
         if getattr(base, kind):
             bootstrap = kind.replace("_", "-") if kind.endswith("_archive") else "localimage"
             return [Text(f"Bootstrap: {bootstrap}"), Text("From: base")]
     raise UserError(f"the image file {image_file.name!r} has no base; give it docker, folder or sif")
+
+
+def from_registry(image: str) -> list[Text]:
+    """The lines that name an image of a registry as the base of a stage."""
+    return [Text("Bootstrap: docker"), Text(f"From: {line(image, 'image')}")]
 
 
 def system(image_file: ImageFile, variant: Variant, brought: Brought, locked: PackageLock | None = None) -> list[str]:

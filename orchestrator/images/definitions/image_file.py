@@ -24,7 +24,8 @@ from torusrun.orchestrator.keys.read import Marks, read
 from torusrun.training.recipe.key import key, needed
 from torusrun.training.recipe.near import did_you_mean
 
-BASES = ("docker", "folder", "sif", "docker_archive", "oci_archive")
+LOCAL_BASES = ("folder", "sif", "docker_archive", "oci_archive")
+BASES = ("docker", *LOCAL_BASES)
 MPI_CHECKSUM_MISSING = (
     "'mpi.sha256' must be the SHA-256 of the source archive: take the one that the project publishes, or download the "
     "archive, make sure that it is the right one, and write what `sha256sum` prints"

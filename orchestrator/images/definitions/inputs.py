@@ -17,13 +17,12 @@ from typing import Any
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.images.command import own_training
-from torusrun.orchestrator.images.definitions.image_file import ImageFile
+from torusrun.orchestrator.images.definitions.image_file import LOCAL_BASES, ImageFile
 from torusrun.orchestrator.keys.paths import expanded
 from torusrun.training.files.trusted import sha256_of
 
 SCHEMA = 2
 BUILD_ONLY_FOLDER = "build-only"  # the folder beside a definition that is bound during the build
-LOCAL = ("folder", "sif", "docker_archive", "oci_archive")
 NOT_COPIED = ("__pycache__", "*.pyc", ".git")
 
 
@@ -117,7 +116,7 @@ def collect(image_file: ImageFile, beside: Path) -> Inputs:
     files = [(f"files/{i}", existing(beside, file.source, "file")) for i, file in enumerate(image_file.files)]
     if image_file.training == "inside":
         files.append(("files/training", own_training()))
-    local = next((path for kind in LOCAL if (path := getattr(image_file.base, kind))), None)
+    local = next((path for kind in LOCAL_BASES if (path := getattr(image_file.base, kind))), None)
     base = existing(beside, local, "base") if local else None
     if base and bool(image_file.base.folder) != base.is_dir():
         raise UserError(f"{base}: this is {'not a folder' if image_file.base.folder else 'a folder, not a file'}")

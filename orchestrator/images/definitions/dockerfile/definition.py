@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.templates import Text
 from torusrun.orchestrator.images.command import HOST_MPI, TRAINING
 from torusrun.orchestrator.images.definitions import build_secrets, definition_file
 from torusrun.orchestrator.images.definitions.build_secrets import LOGIN_MEND, has_login
-from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, header, line, shell
+from torusrun.orchestrator.images.definitions.definition import WHEELHOUSE, Variant, from_registry, header, line, shell
 from torusrun.orchestrator.images.definitions.dockerfile import instructions, stages
 from torusrun.orchestrator.images.definitions.dockerfile.context import Context
 from torusrun.orchestrator.images.definitions.dockerfile.recipe import COPIED, Recipe
@@ -66,7 +66,7 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, collected: In
         return name
 
     recipes = [Recipe(stage, arranged, context, given, take).fill() for stage in arranged.stages]
-    images = [Section(_header(image), Text(label)) for image, label in arranged.copied.items()]
+    images = [Section(from_registry(image), Text(label)) for image, label in arranged.copied.items()]
     several = len(recipes) > 1 or bool(images)
     sections = [_section(recipe, image_file, recipe is recipes[-1], several) for recipe in recipes]
     definition = templates.render(
@@ -105,7 +105,7 @@ def _section(recipe: Recipe, image_file: ImageFile, last: bool, several: bool) -
     ]
     labels = {**recipe.labels, **image_file.labels, "torusrun.image": image_file.name} if last else {}
     return Section(
-        header(image_file) if own else _header(recipe.stage.image),
+        header(image_file) if own else from_registry(recipe.stage.image),
         Text(recipe.stage.label) if several else None,
         tuple(files),
         tuple(recipe.post),
@@ -114,7 +114,3 @@ def _section(recipe: Recipe, image_file: ImageFile, last: bool, several: bool) -
         tuple(recipe.runscript()) if last else (),
         last=last,
     )
-
-
-def _header(image: str) -> list[Text]:
-    return [Text("Bootstrap: docker"), Text(f"From: {line(image, 'image')}")]
