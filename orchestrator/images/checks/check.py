@@ -17,7 +17,7 @@ ASK_BY_JOB = "the job finds it on its node, or ends; 'container.runtime' of the 
 RUNS_TOO = {("i686", "x86_64"), ("armv7l", "aarch64")}
 
 
-def runtime(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
+def runtime(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """The runtime of this machine; the nodes may have another."""
     own, evidence = host.runtime, host.evidence("runtime")
     if wanted.pyxis:
@@ -45,14 +45,14 @@ def _pyxis(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
         yield Finding("pyxis-missing", "srun has no --container-image: Pyxis is not installed here", evidence=asked)
 
 
-def modules(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
+def modules(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """The site's modules; a login node may lack them."""
     if host.modules_failed:
         what = "the site's modules do not load here, so the runtime and the MPI of a job may differ from those here"
         yield unknown("modules", what, host.modules_failed)
 
 
-def binds(wanted: Wanted, host: HostFacts) -> Iterator[Finding]:
+def binds(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
     """The paths that the site binds must exist here. They rarely exist on the nodes alone."""
     for path in host.missing_paths:
         what = f"{path} is to be bound but does not exist"
@@ -190,8 +190,7 @@ def _training(image: ImageFacts) -> Iterator[Finding]:
         yield unknown("training-missing", "whether the image's Python finds the package 'training'", evidence)
 
 
-OF_MACHINE = (runtime, modules, binds)
-OF_FILE = (readable, shared)
+OF_MACHINE_AND_FILE = (runtime, modules, binds, readable, shared)
 OF_IMAGE = (
     architecture, starts, program, wrapper, python, devices.cuda, devices.mpi, devices.host_mpi, devices.verbs,
 )  # fmt: skip
@@ -200,9 +199,8 @@ OF_IMAGE = (
 def check(wanted: Wanted, host: HostFacts, image: ImageFacts) -> list[Finding]:
     """All findings: first mismatches, then unknown results, then matches."""
     wanted = devices.by_its_libraries(wanted, image)
-    findings = [finding for rule in OF_MACHINE for finding in rule(wanted, host)]
-    for of_image in OF_FILE + (OF_IMAGE if image.readable else ()):
-        findings += of_image(wanted, host, image)
+    rules = OF_MACHINE_AND_FILE + (OF_IMAGE if image.readable else ())
+    findings = [finding for rule in rules for finding in rule(wanted, host, image)]
     return sorted(findings, key=lambda finding: finding.place)
 
 

@@ -15,13 +15,7 @@ from pathlib import Path
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.base.environment import which
 from torusrun.orchestrator.base.errors import SiteError
-from torusrun.orchestrator.images.checks.answers import (
-    Library,
-    MpiLibrary,
-    parse_gpus,
-    parse_mpi,
-    parse_slurm_pmi,
-)
+from torusrun.orchestrator.images.checks.answers import Library, MpiLibrary, parse_gpus, parse_mpi, parse_slurm_pmi
 from torusrun.orchestrator.images.pyxis import is_offered
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.schedulers import launchers
