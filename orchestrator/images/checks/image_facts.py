@@ -59,34 +59,34 @@ class Inside:
     environment: Mapping[str, str] | None = None
 
 
-def image(path: Path, asks: Inside | None = None) -> ImageFacts:
-    """Query an image. Programs run in it only for `asks`."""
+def image(path: Path, query: Inside | None = None) -> ImageFacts:
+    """Query an image. Programs run in it only for `query`."""
     processor, evidence = sif.machine(path)
-    known = ImageFacts(str(path), machine=processor, starts=None, asked={"machine": evidence})
+    facts = ImageFacts(str(path), machine=processor, starts=None, asked={"machine": evidence})
     try:
         with open(private.open_regular(Path(os.path.realpath(path))), "rb") as stream:
             stream.read(1)
     except OSError as error:
-        return _with(replace(known, readable=False), file=f"{path}: {error.strerror}")
-    return _examined(known, asks) if asks else known
+        return _with(replace(facts, readable=False), file=f"{path}: {error.strerror}")
+    return _examined(facts, query) if query else facts
 
 
-def _examined(known: ImageFacts, asks: Inside) -> ImageFacts:
+def _examined(facts: ImageFacts, query: Inside) -> ImageFacts:
     try:
-        done = _run(asks, script(asks.program, asks.folders), ASKING_S)
+        done = _run(query, script(query.program, query.folders), ASKING_S)
     except (SiteError, ValueError) as error:
-        return not_started(known, str(error))
+        return not_started(facts, str(error))
     if not (answers := parse_questions(done.stdout)):
-        return not_started(known, complaint(done.stderr))
-    known = by_its_shell(known, answers, asks)
-    if not known.has_python:
-        return known
+        return not_started(facts, complaint(done.stderr))
+    facts = by_its_shell(facts, answers, query)
+    if not facts.has_python:
+        return facts
     try:
         program = process.bare_program("python3", Path(probe.__file__).read_text(encoding="utf-8"))
-        done = _run(asks, program, IMPORTING_S)
+        done = _run(query, program, IMPORTING_S)
     except SiteError as error:
-        return _with(known, torch=str(error), training=str(error))
-    return by_its_python(known, done.stdout, done.stderr)
+        return _with(facts, torch=str(error), training=str(error))
+    return by_its_python(facts, done.stdout, done.stderr)
 
 
 def complaint(stderr: str) -> str:
@@ -96,45 +96,45 @@ def complaint(stderr: str) -> str:
     return (bad or lines or ["it printed nothing"])[-1]
 
 
-def not_started(known: ImageFacts, message: str) -> ImageFacts:
+def not_started(facts: ImageFacts, message: str) -> ImageFacts:
     """The facts if no query ran: the image has no shell, this machine prevents it, or no program starts in it."""
-    known = _with(known, start=f"/bin/sh in the image: {message}")
+    facts = _with(facts, start=f"/bin/sh in the image: {message}")
     if "exec format error" in message.lower():
-        return replace(known, starts=False, foreign=True)
+        return replace(facts, starts=False, foreign=True)
     if NO_SHELL.search(message):
-        return replace(known, starts=None, shell=False)
+        return replace(facts, starts=None, shell=False)
     of_this_machine = OF_THIS_MACHINE.search(message) or "did not answer" in message
-    return replace(known, starts=None if of_this_machine and not DAMAGED.search(message) else False)
+    return replace(facts, starts=None if of_this_machine and not DAMAGED.search(message) else False)
 
 
-def by_its_shell(known: ImageFacts, answers: Mapping[str, tuple[str, int]], asks: Inside) -> ImageFacts:
+def by_its_shell(facts: ImageFacts, answers: Mapping[str, tuple[str, int]], query: Inside) -> ImageFacts:
     """Add the facts from the image's shell, given as answers by name."""
     texts = {name: answer for name, (answer, code) in answers.items() if code == 0}
-    bound = [_library(answers, f"bound {folder}") for folder in asks.folders]
+    bound = [_library(answers, f"bound {folder}") for folder in query.folders]
     program, code = answers.get("program", ("", 0))
     started = _library(answers, "program")
     mpi, how = _mpi(texts, started)
-    known = replace(
-        known,
+    facts = replace(
+        facts,
         starts=True,
         glibc=parse_glibc(texts.get("glibc", "")),
         has_python="python" in texts,
         mpi=mpi,
         compat=parse_compat(texts.get("compat", "")),
         program=started,
-        no_program=bool(asks.program) and code == NOT_FOUND and not program,
+        no_program=bool(query.program) and code == NOT_FOUND and not program,
         bound_mpi=tuple(library for library in bound if library),
         providers=tuple(sorted(set(PROVIDER.findall(texts.get("providers", ""))))),
     )
     return _with(
-        known,
+        facts,
         start="/bin/sh runs in it",
         glibc=f"`ldd --version` in the image: {_first(answers, 'glibc')}",
         python=f"`command -v python3` in the image: {_first(answers, 'python')}",
         mpi=how,
-        program=f"`ldd {asks.program}` in the image: {_first(answers, 'program')}",
-        bound="; ".join(f"`ldd {library.path}` in the image: {_lacks(library)}" for library in known.bound_mpi)
-        or f"libmpi.so was looked for in the image below {', '.join(asks.folders) or 'no folder'}",
+        program=f"`ldd {query.program}` in the image: {_first(answers, 'program')}",
+        bound="; ".join(f"`ldd {library.path}` in the image: {_lacks(library)}" for library in facts.bound_mpi)
+        or f"libmpi.so was looked for in the image below {', '.join(query.folders) or 'no folder'}",
     )
 
 
@@ -158,37 +158,37 @@ def _library(answers: Mapping[str, tuple[str, int]], name: str) -> Library | Non
     return parse_ldd(path, listing, code) if path.startswith("/") else None
 
 
-def by_its_python(known: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
+def by_its_python(facts: ImageFacts, stdout: str, stderr: str = "") -> ImageFacts:
     """Add the facts from the image's Python, as the probe printed them."""
     if not (report := parse_probe(stdout)):
         why = f"the image's python3 failed: {complaint(stderr)}"
-        return _with(known, torch=why, training=why)
+        return _with(facts, torch=why, training=why)
     values: dict[str, Any] = {name: report[name] for name in REPORTED if name in report}
     if "verbs_error" in report:
         values["verbs"] = not report["verbs_error"]
     python = f"the image's python3 {report.get('python')}"
     torch = report.get("torch_error") or f"torch {report.get('torch')}, CUDA {report.get('cuda')}"
-    known = _with(
-        replace(known, architectures=tuple(map(str, report.get("architectures") or ())), **values),
-        python=f"{known.evidence('python')}, version {report.get('python')}",
+    facts = _with(
+        replace(facts, architectures=tuple(map(str, report.get("architectures") or ())), **values),
+        python=f"{facts.evidence('python')}, version {report.get('python')}",
         torch=f"{python}: {torch}",
         training=f"{python}: the package 'training' is {'found' if report.get('training') else 'not found'}",
     )
     if "verbs_error" not in report:
-        return known
-    return _with(known, verbs=f"{python}: ctypes.CDLL('libibverbs.so.1'): {report['verbs_error'] or 'it loads'}")
+        return facts
+    return _with(facts, verbs=f"{python}: ctypes.CDLL('libibverbs.so.1'): {report['verbs_error'] or 'it loads'}")
 
 
-def _run(asks: Inside, command: Sequence[str], timeout_s: float) -> process.Finished:
+def _run(query: Inside, command: Sequence[str], timeout_s: float) -> process.Finished:
     # Without --nv: the queries need no GPU, and a login node has none.
-    plain = asks.container.only_asked(asks.container.directory or "/")
-    started = inside(plain, command, asks.variables, {})
-    shell = own_environment(asks.environment or clean_environment())
+    plain = query.container.only_asked(query.container.directory or "/")
+    started = inside(plain, command, query.variables, {})
+    shell = own_environment(query.environment or clean_environment())
     return process.run(started.argv, timeout_s=timeout_s, environment={**shell, **started.environment})
 
 
-def _with(known: ImageFacts, **asked: str) -> ImageFacts:
-    return replace(known, asked={**known.asked, **asked})
+def _with(facts: ImageFacts, **asked: str) -> ImageFacts:
+    return replace(facts, asked={**facts.asked, **asked})
 
 
 def _first(answers: Mapping[str, tuple[str, int]], name: str) -> str:
