@@ -19,7 +19,7 @@ OPTION = "--container-image"
 WRAPPER = "/opt/torusrun-rank"  # the folder in the container that holds what the wrapper imports
 PACKAGES = ("orchestrator", "training")
 ALWAYS = "LANG"  # `srun --export=` without a name would pass all variables on
-# enroot knows nothing of a SIF's own variables. A SIF has these files, and an image of Docker /etc/environment.
+# enroot does not know a SIF's own variables, which these files set. Those of an image of Docker: /etc/environment.
 START = 'for each in /.singularity.d/env/*.sh; do if [ -r "$each" ]; then . "$each"; fi; done; exec "$@"'
 # What enroot's hook for NVIDIA's GPUs reads; it does nothing for an image that does not set the first.
 GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}

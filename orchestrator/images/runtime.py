@@ -18,8 +18,8 @@ Version = tuple[int, ...]
 COMMANDS = ("apptainer", "singularity")
 ASKING_S = 30.0
 PREFIXES = ("APPTAINER", "SINGULARITY")
-# The variables of a runtime that are left to the user: of fetching, caching, packing. All others act like options, and
-# modules set them (APPTAINER_BIND, SINGULARITY_NO_MOUNT). MKSQUASHFS_ARGS, as in '-comp lz4', is of Apptainer 1.4
+# The variables of a runtime that stay as they are: those of fetching, caching and packing. All others act like options,
+# and modules set some (APPTAINER_BIND, SINGULARITY_NO_MOUNT). MKSQUASHFS_ARGS, as in '-comp lz4', is of Apptainer 1.4
 # (cmd/internal/cli/build.go).
 KEPT = (
     "CACHEDIR", "CONFIGDIR", "TMPDIR", "DISABLE_CACHE", "DOCKER_HOST", "DOCKER_USERNAME", "DOCKER_PASSWORD", "AUTHFILE",

@@ -72,9 +72,8 @@ def build(
 ) -> CachedImage:
     """The image of these inputs: from the cache, from another running build, or built now.
 
-    `progress` gets a line for each phase; the output is in the log.
-    `runtime` is called only if something must be built. A build that is interrupted, or ended by SIGTERM or SIGHUP,
-    leaves no process and nothing but its log.
+    `progress` gets a line for each phase; the output is in the log. `runtime` is called only if something must be
+    built. A build that is interrupted, or ended by SIGTERM or SIGHUP, leaves no process and nothing but its log.
     Raises BuildFailed with the path of the log; then the cache has nothing new but the log.
     """
     cache.make()

@@ -61,7 +61,7 @@ class CachedImage:
 
     @property
     def variant(self) -> str:
-        """In what images of one name differ: the site's choices, and packages of a lock."""
+        """What tells images of the same name apart: the site's choices, and packages of a lock."""
         locked = "locked" if LOCKED in self.definition else ""
         return " ".join(filter(None, (self.labels.get("torusrun.variant"), locked)))
 

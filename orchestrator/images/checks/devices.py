@@ -90,7 +90,7 @@ def _architecture(wanted: Wanted, host: HostFacts, image: ImageFacts, severity: 
 
 
 def verbs(wanted: Wanted, host: HostFacts, image: ImageFacts) -> Iterator[Finding]:
-    """An error if NCCL would cross nodes; a warning if no need for the adapters is known."""
+    """Whether libibverbs loads: else an error if NCCL would cross nodes, a warning if nothing is known to need it."""
     if not wanted.hcas:
         return
     severity: Severity = "error" if wanted.uses_gpus and wanted.nodes > 1 else "warning"

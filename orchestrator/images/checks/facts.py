@@ -1,6 +1,6 @@
 """The facts of a host and of an image, with their sources. An unknown fact is None, never a guess.
 
-`asked` has one line for each fact: the query and its answer, or why the fact is unknown.
+`asked` has a line for each fact: the query and its answer, or why the fact is unknown.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
 def labels(image_file: ImageFile, variant: Variant, built_s: int = 0) -> dict[str, str]:
     """The image's labels: those for the checks and the run folder, then the image file's own.
 
-    `built_s` is the time of the lock from which it is built, 0 for none: a runtime writes the current time.
+    `built_s` is the time of the lock from which it is built. Without a lock (0) a runtime writes the current time.
     """
     own: dict[str, str | None] = {
         "org.opencontainers.image.title": image_file.name,
@@ -161,7 +161,7 @@ def labels(image_file: ImageFile, variant: Variant, built_s: int = 0) -> dict[st
 def shell(value: str) -> Text:
     """`value` as one word of a shell section.
 
-    A line break stays inside quotes, but no line begins or ends with text of the value: it has `''` there.
+    A line break stays inside quotes, but no line begins or ends with text of the value: `''` stands before and after.
     Raises UserError for a NUL, which an environment cannot hold.
     """
     if "\0" in value:

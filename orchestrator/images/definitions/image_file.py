@@ -1,4 +1,4 @@
-"""An image file, `containers/NAME.yaml`: its keys, how it is found by name or path and read, conflicts of its parts.
+"""An image file, `containers/NAME.yaml`: its keys, its path by a name, its reading, and conflicts of its parts.
 
 The kinds of text are strict: the header and labels of a definition have no quoting.
 """
@@ -180,7 +180,7 @@ class ImageFile:
 
 
 def find(name: str, beside: Path = Path()) -> Path:
-    """The path of an image file: as it is given (a path, or a Dockerfile), or by the name of a shipped one."""
+    """The path of the image file `name`: a path or a Dockerfile in `beside`, or the name of a shipped image file."""
     if "/" in name or name.endswith((".yaml", ".yml", ".def")) or names_dockerfile(name):
         return beside / expanded(name)
     if (path := shipped("containers") / f"{name}.yaml").is_file():

@@ -54,7 +54,7 @@ class Recipe:
     shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])
 
     def fill(self) -> Recipe:
-        """Raises SpecError, with the line of the Dockerfile, if an instruction cannot be expressed."""
+        """The recipe with its stage's instructions. Raises SpecError, with the line, if one cannot be expressed."""
         for step in self.stage.instructions:
             try:
                 if step.word in WITHOUT_EFFECT:
@@ -217,7 +217,7 @@ class Recipe:
             # a folder keeps its name here, so that its content can be told from the folder itself
             named = [(self.of.copied.get(origin, origin), source, source.rstrip("/").rpartition("/")[2])]
         else:
-            own = self.context.folder  # it counts as nameless, since each clone may have another name
+            own = self.context.folder  # each clone may give it another name, so it counts as nameless
             paths = self.context.find(source, step)
             named = [("", self.take(path), "" if path == own else path.name) for path in paths]
         places = []

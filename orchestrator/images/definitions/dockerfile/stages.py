@@ -31,7 +31,7 @@ class BuildStage:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """The needed stages in order, the last one is the image; `arguments` are those before the first FROM."""
+    """The needed stages in order, of which the last is the image; `arguments` are the ARGs before the first FROM."""
 
     stages: tuple[BuildStage, ...]
     arguments: Mapping[str, str]
