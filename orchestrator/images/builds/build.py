@@ -172,10 +172,10 @@ def command(runtime: Runtime, options: Options, image: Path, source: str, bound:
 def binds(work: Path, inputs: Inputs, options: Options, secrets: Secrets) -> list[Bind]:
     """The read-only binds that only the build sees: a folder, and the binds into it."""
     own = work / BUILD_ONLY_FOLDER
-    files = [*secrets.bound()]
-    for _, name in files:
+    inner = []
+    for path, name in secrets.bound():
         (own / name).touch()
-    inner = [(path, f"{BUILD_ONLY}/{name}") for path, name in files]
+        inner.append((path, f"{BUILD_ONLY}/{name}"))
     if options.wheelhouse:
         inner.append((options.wheelhouse.absolute(), WHEELHOUSE))
     pairs = [(own, BUILD_ONLY), *inner] if inner or inputs.texts or inputs.archives else []
