@@ -136,11 +136,9 @@ def installs(brought: Brought, locked: PackageLock | None = None) -> list[list[s
     """The arguments of each call of `pip install`."""
     if locked is None:
         return [list(brought.words)] if brought.words else []
-    exact = [
-        ["--no-deps", "-r", f"{BUILD_ONLY}/{name}"]
-        for name, _ in locked.requirements([name for name, _ in brought.archives])
-    ]
-    return [[*(["--require-hashes"] if number == 0 else []), *words] for number, words in enumerate(exact)]
+    files = locked.requirements([name for name, _ in brought.archives])
+    hashed, *others = [["--no-deps", "-r", f"{BUILD_ONLY}/{name}"] for name, _ in files]
+    return [["--require-hashes", *hashed], *others]
 
 
 def labels(image_file: ImageFile, variant: Variant, built_s: int = 0) -> dict[str, str]:

@@ -87,8 +87,8 @@ def problems(definition: str) -> Iterator[str]:
 
 def labels(definition: str) -> dict[str, str]:
     """The labels that the image of a definition has."""
-    lines = stages(definition)[-1].sections.get("labels", "").split("\n")
-    pairs = [line.strip().partition(" ") for line in lines if line.strip() and not line.strip().startswith("#")]
+    lines = map(str.strip, stages(definition)[-1].sections.get("labels", "").split("\n"))
+    pairs = [line.partition(" ") for line in lines if line and not line.startswith("#")]
     return {name: value.strip() for name, _, value in pairs}
 
 
