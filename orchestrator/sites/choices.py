@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -37,11 +37,11 @@ class Setting:
 
 
 def surest(settings: Iterable[Setting]) -> dict[str, Setting]:
-    """One setting for each key: the most certain; of equally certain ones, the first."""
-    found: dict[str, Setting] = {}
+    """The most certain setting of each key; of equally certain settings, the first."""
+    chosen: dict[str, Setting] = {}
     for setting in sorted(settings, key=lambda setting: setting.certainty):
-        found.setdefault(setting.key, setting)
-    return found
+        chosen.setdefault(setting.key, setting)
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,9 @@ class Choices:
             self.say(f"{what}: {printable(sensible)}, of {', '.join(map(printable, fitting))} (--{option} chooses)")
             return Chosen(sensible, f"{source}: one of {len(fitting)}, chosen by --yes")
         if self.ask is None:
+            names = ", ".join(fitting)
             raise UserError(
-                f"several answers fit for the {what}: {', '.join(fitting)}; name one with "
-                f"--{option}, or let --yes choose "
-                f"{sensible}"
+                f"several answers fit for the {what}: {names}; name one with --{option}, or let --yes choose {sensible}"
             )
         return Chosen(self._asked(what, fitting, sensible), f"{source}: one of {len(fitting)}, chosen by you")
 
@@ -89,15 +88,14 @@ class Choices:
         if given := self.options.get(option):
             return Chosen(given, f"--{option}")
         if self.ask is None or self.yes:
-            raise UserError(
-                f"the {what} is needed, and the scheduler does not report it: name it with --{option} ({hint})"
-            )
+            problem = f"the {what} is needed, and the scheduler does not report it"
+            raise UserError(f"{problem}: name it with --{option} ({hint})")
         while not (answer := self._line(f"{what} ({hint}): ")):
             pass
         return Chosen(answer, "asked")
 
     def _asked(self, what: str, fitting: Mapping[str, str], sensible: str) -> str:
-        names: Sequence[str] = list(fitting)
+        names = list(fitting)
         for number, name in enumerate(names, 1):
             self.say(f"  {number}) {printable(name):20} {printable(fitting[name])}")
         while True:

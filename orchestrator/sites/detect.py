@@ -60,23 +60,23 @@ def reachable(say: Callable[[str], None]) -> list[Reached]:
     Raises SiteError if there are programs but no scheduler answers. A login node whose scheduler is down must not count
     as a machine without one: Slurm gives the same answer there as on a machine outside every cluster.
     """
-    found, silent = [], []
+    answering, silent = [], []
     for name in schedulers.KNOWN:
         if not which(*schedulers.get(name).cluster.programs):
             continue
         say(f"asking {name} about its queues and nodes")
         try:
-            found.append(named_scheduler(name))
+            answering.append(named_scheduler(name))
         except SiteError as error:
             silent.append(f"{name}: {error}")
-    if silent and not found:
+    if silent and not answering:
         raise SiteError(
             f"no scheduler answers, so no site is written: {'; '.join(silent)}; try again when one answers, or "
             f"use only this machine with --scheduler {LOCAL}"
         )
     for why in silent:
         say(f"left out: {why}")
-    return found or [named_scheduler(LOCAL)]
+    return answering or [named_scheduler(LOCAL)]
 
 
 class Recognition(Enum):
@@ -151,27 +151,24 @@ def recognised(
 ) -> dict[str, Recognition]:
     """The clusters to which a login node with these host names, queues and resources, and nodes may belong."""
     signs = tuple(hosts), frozenset(names), frozenset(gpus)
-    found = {name: cluster.recognition(scheduler, *signs) for name, cluster in CLUSTERS.items()}
-    return {name: evidence for name, evidence in found.items() if evidence is not Recognition.NONE}
+    matches = {name: cluster.recognition(scheduler, *signs) for name, cluster in CLUSTERS.items()}
+    return {name: match for name, match in matches.items() if match is not Recognition.NONE}
 
 
 def flat(site: dict[str, Any]) -> dict[str, Any]:
     """A site's values under dotted keys."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in site.items():
-        if key in SECTIONS:
-            found |= {f"{key}.{inner}": held for inner, held in value.items()}
-        else:
-            found[key] = value
-    return found
+        values |= {f"{key}.{inner}": held for inner, held in value.items()} if key in SECTIONS else {key: value}
+    return values
 
 
 def remarks(text: str) -> dict[str, str]:
     """The comment behind each value of a site, under dotted keys; (V) and (M) in words."""
-    found, section = {}, ""
+    comments, section = {}, ""
     for indent, key, value, comment in re.findall(r"^( *)([a-z_]+):([^#\n]*)(?:# (.*))?$", text, re.MULTILINE):
         section = section if indent else f"{key}." if not value.strip() else ""
         if comment:
             words = re.sub(r"\(M\b", "(from memory", re.sub(r"\(V\b", "(verified", comment))
-            found[f"{section if indent else ''}{key}"] = words
-    return found
+            comments[f"{section if indent else ''}{key}"] = words
+    return comments

@@ -21,12 +21,12 @@ LOOK_S = 0.05
 def main(folder: Path) -> int:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     word = (folder / "word").read_text(encoding="utf-8")
-    said = {"rank": rank, "host": socket.gethostname(), "word": word, **_node()}
-    _write(folder / f"rank-{rank}.json", {**said, "time_s": time.time()})
+    facts = {"rank": rank, "host": socket.gethostname(), "word": word, **_node()}
+    _write(folder / f"rank-{rank}.json", {**facts, "time_s": time.time()})
     answer = _answer(folder / f"answer-{rank}")
     seen_s = time.time()
     met = _meet(rank, world)
-    _write(folder / f"done-{rank}.json", {**said, "answer": answer, "seen_s": seen_s, "met": met})
+    _write(folder / f"done-{rank}.json", {**facts, "answer": answer, "seen_s": seen_s, "met": met})
     return 0 if not met else 1
 
 
@@ -71,16 +71,16 @@ def _answer(path: Path) -> str:
 
 def _meet(rank: int, world: int) -> str:
     """Connect every rank to rank 0; why that failed, or '' if it worked."""
-    place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     try:
-        return _host(place, world) if rank == 0 else _join(place)
+        return _host(address, world) if rank == 0 else _join(address)
     except OSError as error:
-        return f"{place[0]}:{place[1]}: {error}"
+        return f"{address[0]}:{address[1]}: {error}"
 
 
-def _host(place: tuple[str, int], world: int) -> str:
-    family = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0][0]
-    with socket.create_server(place, family=family, backlog=world) as listening:
+def _host(address: tuple[str, int], world: int) -> str:
+    family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
+    with socket.create_server(address, family=family, backlog=world) as listening:
         listening.settimeout(MEET_S)
         joined = [listening.accept()[0] for _ in range(world - 1)]
         for connection in joined:
@@ -89,11 +89,11 @@ def _host(place: tuple[str, int], world: int) -> str:
     return ""
 
 
-def _join(place: tuple[str, int]) -> str:
+def _join(address: tuple[str, int]) -> str:
     end_s = time.monotonic() + MEET_S
     while True:
         try:
-            with socket.create_connection(place, timeout=MEET_S) as connection:
+            with socket.create_connection(address, timeout=MEET_S) as connection:
                 return "" if connection.recv(3) == b"met" else "rank 0 did not answer"
         except ConnectionRefusedError:  # rank 0 does not listen yet
             if time.monotonic() > end_s:

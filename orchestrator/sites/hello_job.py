@@ -145,7 +145,7 @@ def _log(run: RunFolder) -> str:
 
 @dataclass
 class Talk:
-    """The ranks' messages so far, and when this login node saw and answered them, by rank."""
+    """The ranks' messages by rank, and when this login node read and answered them."""
 
     folder: Path
     word: str
@@ -157,26 +157,26 @@ class Talk:
         """Read new messages, and answer them at once."""
         os.listdir(self.folder)  # makes NFS refresh the folder
         for rank in range(ranks):
-            if rank not in self.hello and (said := _read(self.folder / f"rank-{rank}.json")):
-                self.hello[rank], self.answered_s[rank] = said, time.time()
+            if rank not in self.hello and (message := _read(self.folder / f"rank-{rank}.json")):
+                self.hello[rank], self.answered_s[rank] = message, time.time()
                 private.write_bytes(self.folder / f"answer-{rank}", self.word.encode())
-            if rank not in self.done and (said := _read(self.folder / f"done-{rank}.json")):
-                self.done[rank] = said
+            if rank not in self.done and (message := _read(self.folder / f"done-{rank}.json")):
+                self.done[rank] = message
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        said = json.loads(private.read_bytes(path, LARGEST_BYTES))
+        message = json.loads(private.read_bytes(path, LARGEST_BYTES))
     except (OSError, ValueError):
         return None
-    return said if isinstance(said, dict) else None
+    return message if isinstance(message, dict) else None
 
 
 def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator[Check]:
     ranks = nodes * site.node.ranks
-    met = [said["met"] for said in talk.done.values() if said.get("met")]
+    met = [message["met"] for message in talk.done.values() if message.get("met")]
     if view.state is State.COMPLETED:
-        hosts = ", ".join(sorted({str(said["host"]) for said in talk.done.values()}))
+        hosts = ", ".join(sorted({str(message["host"]) for message in talk.done.values()}))
         yield ok("job", f"{counted(ranks, 'rank')} on {counted(nodes, 'node')} ran and met ({hosts})")
     elif met:
         mend = "write node.interface into the site: the interface that connects the nodes"
@@ -209,50 +209,49 @@ def _mend(talk: Talk) -> str:
 def _shared(talk: Talk, ranks: int) -> Check:
     """Whether the nodes and the login node saw each other's files while the job ran."""
     mend = "write runs: FOLDER into the site, on a file system that the nodes mount"
-    if wrong := [rank for rank, said in talk.hello.items() if said.get("word") != talk.word]:
+    if wrong := [rank for rank, message in talk.hello.items() if message.get("word") != talk.word]:
         return failed("shared files", f"rank {wrong[0]} read other content than this login node wrote", mend)
     if missing := sorted(set(range(ranks)) - set(talk.hello)):
         return failed("shared files", f"of {counted(ranks, 'rank')}, nothing of {len(missing)} was seen here", mend)
-    if late := [rank for rank, said in talk.done.items() if said.get("answer") != talk.word]:
-        said = f"rank {late[0]} did not see the answer in time"
-        return warning("shared files", said, "if this happens again, write runs: FOLDER on a faster file system")
+    if late := [rank for rank, message in talk.done.items() if message.get("answer") != talk.word]:
+        mend = "if this happens again, write runs: FOLDER on a faster file system"
+        return warning("shared files", f"rank {late[0]} did not see the answer in time", mend)
     return ok("shared files", "the nodes and this machine see each other's files")
 
 
 def _clocks(talk: Talk) -> Check:
-    found = [
-        (*skew_s(float(talk.hello[rank]["time_s"]), talk.answered_s[rank], float(said["seen_s"])), said["host"])
-        for rank, said in talk.done.items()
-        if rank in talk.hello and said.get("answer") == talk.word
+    clocks = [
+        (*skew_s(float(talk.hello[rank]["time_s"]), talk.answered_s[rank], float(message["seen_s"])), message["host"])
+        for rank, message in talk.done.items()
+        if rank in talk.hello and message.get("answer") == talk.word
     ]
-    if not found:
+    if not clocks:
         return warning("clocks", "no rank saw an answer, so no clock was checked", "try again")
-    ahead_s, error_s, host = max(found, key=lambda one: abs(one[0]) - one[1])
-    sure_s = max(0.0, abs(ahead_s) - error_s)
-    said = f"{host} differs by {ahead_s:+.2f} s (uncertainty: {error_s:.2f} s)"
+    ahead_s, error_s, host = max(clocks, key=lambda clock: abs(clock[0]) - clock[1])
+    sure_s = abs(ahead_s) - error_s
+    skew = f"{host} differs by {ahead_s:+.2f} s (uncertainty: {error_s:.2f} s)"
     mend = "ask the administrators to set the clocks of login node and nodes by NTP"
     if sure_s > LARGE_SKEW_S:
-        return failed("clocks", said, mend)
-    return warning("clocks", said, mend) if sure_s > SKEW_S else ok("clocks", said)
+        return failed("clocks", skew, mend)
+    return warning("clocks", skew, mend) if sure_s > SKEW_S else ok("clocks", skew)
 
 
 def _nodes(site: Site, talk: Talk) -> Iterator[Check]:
     """The site's values of a node, compared with the nodes' reports."""
-    for said in {str(said["host"]): said for said in talk.hello.values()}.values():
-        wrong = list(_differences(site, said))
-        if wrong:
-            yield warning("node", f"{said['host']}: {'; '.join(wrong)}", "correct these keys below node: of the site")
+    for host, facts in {str(facts["host"]): facts for facts in talk.hello.values()}.items():
+        if wrong := list(_differences(site, facts)):
+            yield warning("node", f"{host}: {'; '.join(wrong)}", "correct these keys below node: of the site")
             return
-    free = min(float(said["scratch_free_bytes"]) for said in talk.hello.values())
+    free = min(float(facts["scratch_free_bytes"]) for facts in talk.hello.values())
     first = next(iter(talk.hello.values()))
     yield ok("node", f"as the site says; {free / 2**30:.1f} GiB free in {first['scratch']}, Python {first['python']}")
 
 
-def _differences(site: Site, said: Mapping[str, Any]) -> Iterator[str]:
+def _differences(site: Site, facts: Mapping[str, Any]) -> Iterator[str]:
     node = site.node
-    if node.interface and node.interface not in said["interfaces"]:
-        yield f"it has no interface {node.interface}, but {', '.join(said['interfaces'])}"
-    if missing := [name for name in node.hcas if name not in said["adapters"]]:
-        yield f"it has no adapter {missing[0]}, but {', '.join(said['adapters']) or 'none'}"
-    if node.gpus and 0 < said["gpus"] < node.gpus:
-        yield f"it has {counted(said['gpus'], 'GPU')}, and not {node.gpus}"
+    if node.interface and node.interface not in facts["interfaces"]:
+        yield f"it has no interface {node.interface}, but {', '.join(facts['interfaces'])}"
+    if missing := [name for name in node.hcas if name not in facts["adapters"]]:
+        yield f"it has no adapter {missing[0]}, but {', '.join(facts['adapters']) or 'none'}"
+    if node.gpus and 0 < facts["gpus"] < node.gpus:
+        yield f"it has {counted(facts['gpus'], 'GPU')}, and not {node.gpus}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -39,26 +38,21 @@ COLUMNS: tuple[Column[ListedSite], ...] = (
 
 def listed() -> Table[ListedSite]:
     """The user's sites, then the shipped ones without a namesake among the user's."""
-    found: dict[str, ListedSite] = {}
-    for path in _files():
-        found.setdefault(path.stem, _listed(path))
-    return Table(COLUMNS, [*found.values()], _notes)
+    sites: dict[str, ListedSite] = {}
+    for folder in site_folders():
+        for path in sorted(folder.glob("*.yaml")):
+            sites.setdefault(path.stem, _listed(path))
+    return Table(COLUMNS, [*sites.values()], _notes)
 
 
 def _notes(site: ListedSite) -> list[str]:
     return [plain(f"cannot be read: {site.wrong}")] if site.wrong else []
 
 
-def _files() -> Iterator[Path]:
-    for folder in site_folders():
-        if folder.is_dir():
-            yield from sorted(folder.glob("*.yaml"))
-
-
-def _wrong(said: str, path: Path) -> str:
+def _wrong(error: UserError, path: Path) -> str:
     """The first line of an error, without the file's name, which is shown beside it."""
-    said = said.splitlines()[0].removeprefix(f"{path}:").removeprefix(" cannot be read as a site's YAML file:")
-    return said.strip() if said.startswith(" ") else f"line {said}"
+    line = str(error).splitlines()[0].removeprefix(f"{path}:").removeprefix(" cannot be read as a site's YAML file:")
+    return line.strip() if line.startswith(" ") else f"line {line}"
 
 
 def _listed(path: Path) -> ListedSite:
@@ -66,5 +60,5 @@ def _listed(path: Path) -> ListedSite:
     try:
         site, _ = read(Site, read_text(path, "site"), str(path))
     except UserError as error:
-        return ListedSite(path.stem, "", "", str(path), ships, _wrong(str(error), path))
+        return ListedSite(path.stem, "", "", str(path), ships, _wrong(error, path))
     return ListedSite(path.stem, site.scheduler, site.queue or "", str(path), ships)

@@ -44,7 +44,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts found here. `modules` are the names in `module avail`, in its order."""
+    """The facts about this login node. `modules` are the names in `module avail`, in its order."""
 
     adapters: tuple[Adapter, ...]
     interfaces: tuple[str, ...]
@@ -61,25 +61,26 @@ def look() -> Machine:
     except SiteError:
         runtime = None
     host = facts.host(runtime, "mpirun")
-    listed = modules(_said(["bash", "-c", f"{_init()}\nmodule -t avail 2>&1"]))
+    init = (shipped("templates") / "modules" / "init.sh.j2").read_text(encoding="utf-8")
+    listed = modules(_printed(["bash", "-c", f"{init}\nmodule -t avail 2>&1"]))
     return Machine(adapters(), interfaces(), host.mpi, runtime, host.user_namespaces, host.fakeroot, listed)
 
 
 def host_names() -> tuple[str, ...]:
     """The short and the full name of this machine."""
-    return (socket.gethostname(), _said(["hostname", "-f"]).strip())
+    return (socket.gethostname(), _printed(["hostname", "-f"]).strip())
 
 
 def adapters(folder: Path = INFINIBAND) -> tuple[Adapter, ...]:
     """The InfiniBand adapters with an active port, in order of their names."""
-    found = []
+    active = []
     for adapter in sorted(folder.glob("*"), key=lambda path: path.name):
         for port in sorted(adapter.glob("ports/*")):
             rate = re.match(r"(\d+(?:\.\d+)?) Gb/sec", _read(port / "rate"))
             if "ACTIVE" in _read(port / "state") and _read(port / "link_layer") == "InfiniBand" and rate:
-                found.append(Adapter(adapter.name, float(rate[1]) * 1e9 / 8))
+                active.append(Adapter(adapter.name, float(rate[1]) * 1e9 / 8))
                 break
-    return tuple(found)
+    return tuple(active)
 
 
 def interfaces(folder: Path = NET) -> tuple[str, ...]:
@@ -93,22 +94,18 @@ def modules(text: str) -> tuple[str, ...]:
     listed = [line.strip() for line in text.splitlines()]
     plain = [(re.sub(r"\([^)]*\)$", "", line), DEFAULT.search(line) is not None) for line in listed]
     named = [(name, default) for name, default in plain if re.fullmatch(r"[A-Za-z0-9][\w.+-]*(/[\w.+-]+)*", name)]
-    return tuple(name for name, _ in sorted(named, key=lambda one: one[1]))
+    return tuple(name for name, _ in sorted(named, key=lambda module: module[1]))
 
 
 def preferred(listed: tuple[str, ...], wanted: tuple[str, ...]) -> str | None:
     """For the first of the wanted names with a module: its default, otherwise the last in the list."""
     for name in wanted:
-        if found := [module for module in listed if module.lower().split("/")[0] == name]:
-            return found[-1]
+        if versions := [module for module in listed if module.lower().split("/")[0] == name]:
+            return versions[-1]
     return None
 
 
-def _init() -> str:
-    return (shipped("templates") / "modules" / "init.sh.j2").read_text(encoding="utf-8")
-
-
-def _said(argv: list[str]) -> str:
+def _printed(argv: list[str]) -> str:
     try:
         return process.run(argv, timeout_s=ASKING_S).stdout
     except SiteError:

@@ -35,7 +35,7 @@ class Written:
 
 
 def make(name: str | None, choices: Choices, *, force: bool = False, compose: Compose | None = None) -> Written:
-    """Write the site of this login node, or of the one where `compose` finds its name and text.
+    """Write the site of this login node, or of the login node on which `compose` makes its name and text.
 
     Raises UserError for values that are not given, and for an existing file.
     """
@@ -46,72 +46,73 @@ def make(name: str | None, choices: Choices, *, force: bool = False, compose: Co
     _free(place, force)
     _check(made, place)
     private.make(place.parent)
-    made = schema_line("site") + made
-    write_text(place, made)
-    return Written(name, place, made)
+    written = Written(name, place, schema_line("site") + made)
+    write_text(place, written.text)
+    return written
 
 
 def composed(name: str | None, choices: Choices) -> tuple[str, str]:
     """(the name of this login node's site, the text of its file). Raises UserError for values that are not given."""
-    found = _scheduler(choices)
-    for remark in found.facts.remarks:
+    reached = _scheduler(choices)
+    for remark in reached.facts.remarks:
         choices.say(remark)
-    known = _cluster(found, choices)
-    settings = propose(found, known, machine.look(), choices)
-    title = f"{known.title if known else _title(found)}: written by `torusrun init` on {time.strftime('%Y-%m-%d')}."
-    return name or _name(found, known), text(title, settings, found.facts)
+    known = _cluster(reached, choices)
+    settings = propose(reached, known, machine.look(), choices)
+    title = f"{known.title if known else _title(reached)}: written by `torusrun init` on {time.strftime('%Y-%m-%d')}."
+    return name or _name(reached, known), text(title, settings, reached.facts)
 
 
 def _scheduler(choices: Choices) -> Reached:
     if given := choices.options.get("scheduler"):
         return detect.named_scheduler(given)
-    found = {one.name: one for one in detect.reachable(choices.say)}
-    described = {name: one.facts.version for name, one in found.items()}
-    return found[choices.one_of("scheduler", "scheduler", described, next(iter(found)), "PATH").value]
+    answering = {reached.name: reached for reached in detect.reachable(choices.say)}
+    versions = {name: reached.facts.version for name, reached in answering.items()}
+    return answering[choices.one_of("scheduler", "scheduler", versions, next(iter(versions)), "PATH").value]
 
 
-def _cluster(found: Reached, choices: Choices) -> KnownCluster | None:
+def _cluster(reached: Reached, choices: Choices) -> KnownCluster | None:
     """The known cluster of this login node, or None."""
     every = detect.CLUSTERS
     if given := choices.options.get("cluster"):
         if given not in every and given != GENERIC:
             known = f"known: {', '.join(every)}, {GENERIC}"
             raise UserError(f"--cluster {given}: this cluster is not known{did_you_mean(given, every)} ({known})")
-        if given != GENERIC and (its := every[given].values["scheduler"]) != found.name:
-            raise UserError(f"--cluster {given}: its scheduler is {its}, and the scheduler here is {found.name}")
+        if given != GENERIC and (its := every[given].values["scheduler"]) != reached.name:
+            raise UserError(f"--cluster {given}: its scheduler is {its}, and the scheduler here is {reached.name}")
         return every.get(given)
-    names = {*(queue.name for queue in found.facts.queues), *found.facts.resources}
-    gpus = {kind.gpus for queue in found.facts.queues for kind in queue.kinds if kind.gpus}
-    fitting = detect.recognised(found.name, machine.host_names(), names, gpus)
-    certain = [name for name, evidence in fitting.items() if evidence is Recognition.CERTAIN]
+    names = {*(queue.name for queue in reached.facts.queues), *reached.facts.resources}
+    gpus = {kind.gpus for queue in reached.facts.queues for kind in queue.kinds if kind.gpus}
+    fitting = detect.recognised(reached.name, machine.host_names(), names, gpus)
+    certain = [name for name, match in fitting.items() if match is Recognition.CERTAIN]
     if not fitting:
         return None
     if len(fitting) == len(certain) == 1:
-        one = every[certain[0]]
-        choices.say(f"this cluster looks like {one.title}; --cluster {GENERIC} treats it as an unknown one")
-        return one
+        cluster = every[certain[0]]
+        choices.say(f"this cluster looks like {cluster.title}; --cluster {GENERIC} treats it as an unknown one")
+        return cluster
     described = {name: every[name].title for name in fitting} | {GENERIC: "none of these"}
     sensible = next(iter(certain), GENERIC)
     return every.get(choices.one_of("cluster", "cluster", described, sensible, "the names of queues and hosts").value)
 
 
-def _name(found: Reached, known: KnownCluster | None) -> str:
+def _name(reached: Reached, known: KnownCluster | None) -> str:
     """The default name of a site: the cluster's, or the scheduler's."""
     if known:
         return known.name
-    if found.one_machine:
+    if reached.one_machine:
         return "here"
-    cluster = (found.facts.cluster or found.name).lower()
+    cluster = (reached.facts.cluster or reached.name).lower()
     try:
         return str(NAME.parse(cluster))
     except ValueError:
-        return found.name
+        return reached.name
 
 
-def _title(found: Reached) -> str:
-    if found.one_machine:
+def _title(reached: Reached) -> str:
+    if reached.one_machine:
         return "This machine"
-    return f"Cluster {found.facts.cluster} ({found.name})" if found.facts.cluster else f"A cluster ({found.name})"
+    cluster, scheduler = reached.facts.cluster, reached.name
+    return f"Cluster {cluster} ({scheduler})" if cluster else f"A cluster ({scheduler})"
 
 
 def _place(name: str) -> Path:

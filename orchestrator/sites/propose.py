@@ -22,13 +22,7 @@ from torusrun.orchestrator.schedulers.launchers import ASKED
 from torusrun.orchestrator.schedulers.words import clock
 from torusrun.orchestrator.sites.choices import Certainty, Choices, Chosen, Setting, surest
 from torusrun.orchestrator.sites.detect import SECTIONS, KnownCluster, Reached
-from torusrun.orchestrator.sites.machine import (
-    MPI_MODULES,
-    RUNTIME_MODULES,
-    Machine,
-    node_settings,
-    preferred,
-)
+from torusrun.orchestrator.sites.machine import MPI_MODULES, RUNTIME_MODULES, Machine, node_settings, preferred
 from torusrun.training.counted import counted
 from torusrun.training.recipe.key import key_of
 
@@ -39,22 +33,22 @@ WIDTH = 120
 COLUMN = 36
 
 
-def propose(found: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Mapping[str, Setting]:
+def propose(reached: Reached, known: KnownCluster | None, machine: Machine, choices: Choices) -> Mapping[str, Setting]:
     """All settings by key; asks the user for unknown values. Raises UserError if they are not given."""
-    facts, values = found.facts, known.values if known else {}
-    queue, chosen = _queue(found, values, choices)
+    facts, values = reached.facts, known.values if known else {}
+    queue, chosen = _queue(reached, values, choices)
     environment = _environment(facts, queue, choices) if facts.environments and "ask" not in values else None
     kind = queue.kind if queue else None
     every = [
-        Setting("scheduler", found.name, _scheduler(found)),
+        Setting("scheduler", reached.name, _scheduler(reached)),
         *([Setting("queue", chosen.value, chosen.how)] if chosen and chosen.value else []),
         *_launcher(facts, machine),
         *([environment[0]] if environment else []),
-        *node_settings(facts, kind, environment[1] if environment else None, machine, local=found.one_machine),
-        *_account(found, known, choices),
+        *node_settings(facts, kind, environment[1] if environment else None, machine, local=reached.one_machine),
+        *_account(reached, known, choices),
         *([Setting("topology", dict(facts.topology), facts.commands["topology"])] if facts.topology else []),
-        *_folders(found, choices),
-        *_container(found, machine),
+        *_folders(reached, choices),
+        *_container(reached, machine),
         *(known.settings() if known else ()),
     ]
     settings = surest([*every, *_modules(every, machine)])
@@ -90,17 +84,17 @@ def _each(queue: Queue) -> str:
     return f"; each {parts}" if parts else ""
 
 
-def _scheduler(found: Reached) -> str:
-    command = found.facts.commands.get("scheduler")
-    return f"{command}: {found.facts.version}" if command else found.facts.version
+def _scheduler(reached: Reached) -> str:
+    command = reached.facts.commands.get("scheduler")
+    return f"{command}: {reached.facts.version}" if command else reached.facts.version
 
 
-def _queue(found: Reached, values: Mapping[str, object], choices: Choices) -> tuple[Queue | None, Chosen | None]:
+def _queue(reached: Reached, values: Mapping[str, object], choices: Choices) -> tuple[Queue | None, Chosen | None]:
     """The queue, and how it was chosen; (None, None) if the site needs none."""
-    queues = {queue.name: queue for queue in found.facts.queues}
-    if found.one_machine:
-        return found.facts.queues[0], None
-    listed_by, known = found.facts.commands["queues"], values.get("queue")
+    queues = {queue.name: queue for queue in reached.facts.queues}
+    if reached.one_machine:
+        return reached.facts.queues[0], None
+    listed_by, known = reached.facts.commands["queues"], values.get("queue")
     if isinstance(known, str) and known in queues and not choices.options.get("queue"):
         return queues[known], Chosen(known, f"{listed_by}: it is there")
     if "ask" in values and "queue" not in values and not choices.options.get("queue"):
@@ -154,8 +148,8 @@ def _modules(settings: list[Setting], machine: Machine) -> Iterator[Setting]:
         yield Setting("environment.modules", named, why, Certainty.ASSUMED)
 
 
-def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> Iterator[Setting]:
-    facts, listed_by = found.facts, found.facts.commands.get("accounts", "")
+def _account(reached: Reached, known: KnownCluster | None, choices: Choices) -> Iterator[Setting]:
+    facts, listed_by = reached.facts, reached.facts.commands.get("accounts", "")
     if known:
         answer = choices.text("account", "account", known.account)
         yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
@@ -170,12 +164,12 @@ def _account(found: Reached, known: KnownCluster | None, choices: Choices) -> It
         yield Setting("account", answer.value, answer.how, Certainty.CHOSEN)
 
 
-def _folders(found: Reached, choices: Choices) -> Iterator[Setting]:
+def _folders(reached: Reached, choices: Choices) -> Iterator[Setting]:
     runs = choices.options.get("runs") or RUNS
     kind = kind_of(expanded(runs))
     if choices.options.get("runs"):
         yield Setting("runs", runs if runs.startswith(("~", "$")) else str(absolute(runs)), "--runs", Certainty.CHOSEN)
-    elif found.one_machine:
+    elif reached.one_machine:
         yield Setting("runs", runs, "in your home folder")
     elif seen_by_others(kind):
         yield Setting("runs", runs, f"on {kind}, which other machines see")
@@ -184,7 +178,7 @@ def _folders(found: Reached, choices: Choices) -> Iterator[Setting]:
         yield Setting("runs", runs, why, Certainty.ASSUMED)
 
 
-def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
+def _container(reached: Reached, machine: Machine) -> Iterator[Setting]:
     if machine.runtime:
         yield Setting("container.runtime", Path(machine.runtime.command).name, f"{machine.runtime}, on PATH")
     if not machine.runtime and not preferred(machine.modules, RUNTIME_MODULES):
@@ -193,7 +187,7 @@ def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
         yield Setting("container.build", "fakeroot", "/etc/subuid has a range of yours, and newuidmap is there")
     elif machine.user_namespaces:
         yield Setting("container.build", "userns", "unshare --user works; /etc/subuid has no range of yours")
-    if not found.one_machine:
+    if not reached.one_machine:
         why = "the job's own folder on a node, else TMPDIR or /tmp"
         yield Setting("stage", SCRATCH, why, Certainty.ASSUMED)
 
@@ -201,8 +195,7 @@ def _container(found: Reached, machine: Machine) -> Iterator[Setting]:
 def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> str:
     """The whole file, in the order of the keys of a site."""
     lines = [f"# {printable(title)}", "# The comment beside each value names its source."]
-    queues = [queue for queue in facts.queues if queue.name]
-    if queues:
+    if queues := [queue for queue in facts.queues if queue.name]:
         lines.append(f"# Queues, by {facts.commands['queues']}:")
         lines += [printable(f"#   {queue.name:12} {shown(queue)}") for queue in queues]
     for key in _keys(Site):
@@ -215,8 +208,8 @@ def text(title: str, settings: Mapping[str, Setting], facts: ClusterFacts) -> st
 
 def _section(name: str, settings: Mapping[str, Setting]) -> list[str]:
     keys = _keys(SECTIONS[name])
-    held = [(key, settings[f"{name}.{key}"]) for key in keys if f"{name}.{key}" in settings]
-    return [f"{name}:", *(_line(f"  {key}", setting) for key, setting in held)] if held else []
+    lines = [_line(f"  {key}", settings[f"{name}.{key}"]) for key in keys if f"{name}.{key}" in settings]
+    return [f"{name}:", *lines] if lines else []
 
 
 def _line(key: str, setting: Setting) -> str:

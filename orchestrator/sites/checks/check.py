@@ -22,19 +22,19 @@ class Check:
         return asdict(self)
 
 
-def version_line(said: str) -> str:
-    """The line that names an MPI in the output of `--version`, else the first one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it prints no version"]
+def version_line(output: str) -> str:
+    """The line that names an MPI in the output of `--version`, else the first line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["it prints no version"]
     return next((line for line in lines if re.search("MPI|HYDRA|MPICH", line)), lines[0])
 
 
-def ok(name: str, said: str) -> Check:
-    return Check(name, "ok", said)
+def ok(name: str, finding: str) -> Check:
+    return Check(name, "ok", finding)
 
 
-def warning(name: str, said: str, mend: str) -> Check:
-    return Check(name, "warning", said, mend)
+def warning(name: str, finding: str, mend: str) -> Check:
+    return Check(name, "warning", finding, mend)
 
 
-def failed(name: str, said: str, mend: str) -> Check:
-    return Check(name, "failed", said, mend)
+def failed(name: str, finding: str, mend: str) -> Check:
+    return Check(name, "failed", finding, mend)

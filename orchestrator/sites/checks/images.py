@@ -53,10 +53,10 @@ def _pyxis(site: Site, login: Login) -> Check:
     if host.pyxis:
         return ok("container runtime", "srun has the options of Pyxis")
     if host.pyxis is None:
-        said, mend = "srun did not say whether it has Pyxis", "run `srun --help` to see why"
+        finding, mend = "srun did not say whether it has Pyxis", "run `srun --help` to see why"
     else:
-        said, mend = "srun has no --container-image", "ask the administrators for Pyxis, or name another runtime"
-    return warning("container runtime", f"{said}, and container.runtime is pyxis", mend)
+        finding, mend = "srun has no --container-image", "ask the administrators for Pyxis, or name another runtime"
+    return warning("container runtime", f"{finding}, and container.runtime is pyxis", mend)
 
 
 def _build(site: Site, login: Login) -> Check:
@@ -71,11 +71,11 @@ def _build(site: Site, login: Login) -> Check:
         return failed("image builds", f"{login.runtime} has no --fakeroot", "build elsewhere and copy the image")
     if mode == "fakeroot" and not host.fakeroot:
         instead = "write container.build: userns, or " if host.user_namespaces else ""
-        said = "fakeroot: you have no range in /etc/subuid, or newuidmap is missing"
-        return warning("image builds", said, f"{instead}{other}, or {SUBIDS}")
+        finding = "fakeroot: you have no range in /etc/subuid, or newuidmap is missing"
+        return warning("image builds", finding, f"{instead}{other}, or {SUBIDS}")
     if mode in ("fakeroot", "userns") and not host.user_namespaces:
-        said = f"{mode}: `unshare --user true` fails, so there are no user namespaces for you"
-        return warning("image builds", said, f"{other}, or build elsewhere and copy the image")
+        finding = f"{mode}: `unshare --user true` fails, so there are no user namespaces for you"
+        return warning("image builds", finding, f"{other}, or build elsewhere and copy the image")
     return ok("image builds", f"{mode}: what it needs is here")
 
 
@@ -91,34 +91,33 @@ def software_checks(site: Site, software: Software) -> Iterator[Check]:
         return
     try:
         text = Path(probe.__file__).read_text(encoding="utf-8")
-        said = process.run(process.program(python, text), timeout_s=ASKING_S, environment=here.environment).stdout
+        ended = process.run(process.program(python, text), timeout_s=ASKING_S, environment=here.environment)
     except SiteError as error:
         yield failed("environment", str(error), MEND)
         return
-    found = parse_probe(said)
-    if not found:
+    if not (answer := parse_probe(ended.stdout)):
         yield failed("environment", f"{python} does not start, or prints something else", MEND)
         return
-    yield ok("environment", f"{python}: Python {found['python']}")
-    yield _torch(site, found)
+    yield ok("environment", f"{python}: Python {answer['python']}")
+    yield _torch(site, answer)
     mpi = which("mpirun", "mpiexec", environment=here.environment)
     yield ok(
         "MPI", f"{mpi}: {_version(mpi, here.environment)}" if mpi else "no mpirun on PATH: programs cannot call MPI"
     )
 
 
-def _torch(site: Site, found: Mapping[str, object]) -> Check:
-    if "torch" not in found:
-        said = f"torch cannot be imported: {found.get('torch_error', 'it is not there')}"
-        return warning("PyTorch", said, "install torch there, unless the programs need none")
-    cuda, kernels = found.get("cuda"), found.get("architectures")
-    said = f"torch {found['torch']}, {f'CUDA {cuda}' if cuda else 'without CUDA'}"
+def _torch(site: Site, answer: Mapping[str, object]) -> Check:
+    if "torch" not in answer:
+        finding = f"torch cannot be imported: {answer.get('torch_error', 'it is not there')}"
+        return warning("PyTorch", finding, "install torch there, unless the programs need none")
+    cuda, kernels = answer.get("cuda"), answer.get("architectures")
+    finding = f"torch {answer['torch']}, {f'CUDA {cuda}' if cuda else 'without CUDA'}"
     wanted = site.node.architecture
     if site.gpus and not cuda and not (wanted or "").startswith("gfx"):
-        return failed("PyTorch", f"{said}, and the site's nodes have GPUs", "install a torch that is built for CUDA")
+        return failed("PyTorch", f"{finding}, and the site's nodes have GPUs", "install a torch that is built for CUDA")
     if cuda and wanted and isinstance(kernels, list) and wanted not in kernels:
-        return failed("PyTorch", f"{said}, without kernels for {wanted}", "install a torch that is built for it")
-    return ok("PyTorch", said)
+        return failed("PyTorch", f"{finding}, without kernels for {wanted}", "install a torch that is built for it")
+    return ok("PyTorch", finding)
 
 
 def _version(program: str, environment: Mapping[str, str]) -> str:

@@ -37,14 +37,14 @@ def folder_checks(site: Site, *, job: bool) -> Iterator[Check]:
     try:
         private.make(folder, site.umask)
         _try(folder)
-        found = [_seen(site, folder, job), _room(folder)]
+        checks = [_seen(site, folder, job), _room(folder)]
     except (OSError, SiteError) as error:
         why = f"{folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        found = [failed("runs folder", why, "fix that, or write runs: FOLDER into the site, one that you can write")]
+        checks = [failed("runs folder", why, "fix that, or write runs: FOLDER into the site, one that you can write")]
     for each in made:
         with suppress(OSError):
             each.rmdir()
-    yield from found
+    yield from checks
 
 
 def _try(folder: Path) -> None:
@@ -58,21 +58,21 @@ def _seen(site: Site, folder: Path, job: bool) -> Check:
     kind = kind_of(folder)
     if job or schedulers.get(site.scheduler).traits.one_machine or seen_by_others(kind):
         return ok("runs folder", f"{folder} can be written ({kind or 'a file system that does not say its type'})")
-    said = f"{folder} can be written, but {kind or 'its file system'} does not show that the nodes see it"
-    return warning("runs folder", said, "try doctor --job; if they do not, write runs: FOLDER on a shared disk")
+    finding = f"{folder} can be written, but {kind or 'its file system'} does not show that the nodes see it"
+    return warning("runs folder", finding, "try doctor --job; if they do not, write runs: FOLDER on a shared disk")
 
 
 def _room(folder: Path) -> Check:
-    found = os.statvfs(folder)
-    free_bytes, inodes = found.f_bavail * found.f_frsize, found.f_favail
-    said = f"{free_bytes / 2**30:.1f} GiB and {inodes} files are free"
+    status = os.statvfs(folder)
+    free_bytes, inodes = status.f_bavail * status.f_frsize, status.f_favail
+    finding = f"{free_bytes / 2**30:.1f} GiB and {inodes} files are free"
     mend = "remove old runs or images, or write runs: FOLDER of another disk into the site"
-    counted = found.f_files > 0  # some file systems do not count files
+    counted = status.f_files > 0  # some file systems do not count files
     if free_bytes < LEAST_BYTES or (counted and inodes < LEAST_INODES):
-        return failed("free space", said, mend)
+        return failed("free space", finding, mend)
     if free_bytes < FEW_BYTES or (counted and inodes < FEW_INODES):
-        return warning("free space", said, mend)
-    return ok("free space", said)
+        return warning("free space", finding, mend)
+    return ok("free space", finding)
 
 
 def program_checks(site: Site, login: Login, *, job: bool) -> Iterator[Check]:
@@ -96,23 +96,23 @@ def _python(site: Site, job: bool) -> Iterator[Check]:
         yield failed("python", str(error), mend)
         return
     if done.exit_code:
-        yield failed("python", f"{python}: {_last(done.stderr)}", mend)
+        yield failed("python", f"{python}: {(done.stderr.strip() or 'it said nothing').splitlines()[-1].strip()}", mend)
         return
     answer = re.search(r"^(True|False) (\d+)\.(\d+)$", done.stdout, re.MULTILINE)
     if answer is None:
         yield failed("python", f"{python} is not a Python: it printed {done.stdout[:80]!r}", mend)
         return
     has_torch, *number = answer.groups()
-    said = f"{python}: Python {'.'.join(number)}"
+    finding = f"{python}: Python {'.'.join(number)}"
     if tuple(map(int, number)) < OLDEST:
-        yield failed("python", said, mend)
+        yield failed("python", finding, mend)
     elif has_torch != "True":
-        yield warning("python", f"{said}, without PyTorch", "install torch there, unless all runs have an image")
+        yield warning("python", f"{finding}, without PyTorch", "install torch there, unless all runs have an image")
     else:
-        yield ok("python", f"{said}, with PyTorch")
+        yield ok("python", f"{finding}, with PyTorch")
     if not job and not schedulers.get(site.scheduler).traits.one_machine and (own := _own_disk(python)):
-        said = f"{own} is on a disk that perhaps only this machine has"
-        yield warning("python", said, "try doctor --job; if the nodes lack it, install torusrun on a shared disk")
+        finding = f"{own} is on a disk that perhaps only this machine has"
+        yield warning("python", finding, "try doctor --job; if the nodes lack it, install torusrun on a shared disk")
 
 
 def _own_disk(python: str) -> Path | None:
@@ -133,13 +133,8 @@ def _launcher(site: Site, login: Login) -> Check:
     if program not in ASKED:
         return ok("launcher", path)
     try:
-        said = process.run([path, "--version"], timeout_s=ASKING_S, environment=login.environment).stdout
-        launcher = named(program, said)
+        version = process.run([path, "--version"], timeout_s=ASKING_S, environment=login.environment).stdout
+        launcher = named(program, version)
     except SiteError as error:
         return failed("launcher", str(error), mend)
-    return ok("launcher", f"{path}: {type(launcher).__name__}, {version_line(said)}")
-
-
-def _last(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
-    return lines[-1]
+    return ok("launcher", f"{path}: {type(launcher).__name__}, {version_line(version)}")

@@ -31,11 +31,8 @@ def checks(site: Site) -> Iterator[Check]:
     try:
         facts = asked.describe()
     except SiteError as error:
-        yield failed(
-            "scheduler",
-            str(error),
-            f"run the command yourself to see why; its module may not be loaded, or {site.scheduler} be down",
-        )
+        mend = f"run the command yourself to see why; its module may not be loaded, or {site.scheduler} be down"
+        yield failed("scheduler", str(error), mend)
         return
     yield ok("scheduler", f"{site.scheduler} answers: {facts.version or 'it does not say its version'}")
     for remark in facts.remarks:
@@ -55,9 +52,9 @@ def checks(site: Site) -> Iterator[Check]:
 
 def _answers(asked: client.Client) -> Check:
     """For a scheduler that cannot describe its cluster: whether it answers a query about a job."""
-    (found,) = asked.poll([NO_JOB]).values()
-    if found.state is State.UNKNOWN:
-        return failed("scheduler", found.reason, "run the command yourself to see why")
+    (status,) = asked.poll([NO_JOB]).values()
+    if status.state is State.UNKNOWN:
+        return failed("scheduler", status.reason, "run the command yourself to see why")
     return ok("scheduler", f"{asked.scheduler.name} answers, and cannot be asked about its cluster")
 
 
@@ -104,22 +101,18 @@ def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
     memory = max((kind.memory_bytes or 0 for kind in kinds), default=0)
     asked, node = site.node.ranks * site.cpus_per_rank, site.node
     of_node = site.request.memory_of(node.ranks) or 0
-    few = [
-        *([f"{counted(node.gpus, 'GPU')}, and no node has more than {gpus}"] if node.gpus > gpus else []),
-        *([f"{counted(asked, 'CPU')}, and no node has more than {cpus}"]
-          if cpus and _counts(site) and asked > cpus else []),
-        *([f"{of_node} bytes, and no node has more than {memory}"] if memory and of_node > memory else []),
-    ]  # fmt: skip
-    if few:
+    # The scheduler does not count CPUs on this machine, and an `ask` may count something else.
+    counts = not schedulers.get(site.scheduler).traits.one_machine and not site.ask
+    amounts = [
+        (node.gpus, gpus, counted(node.gpus, "GPU")),
+        (asked if cpus and counts else 0, cpus, counted(asked, "CPU")),
+        (of_node if memory else 0, memory, f"{of_node} bytes"),
+    ]
+    if few := [f"{words}, and no node has more than {most}" for wanted, most, words in amounts if wanted > most]:
         mend = "lower node.ranks, node.gpus or request of the site, or name another queue"
         yield failed("nodes", f"a run asks of a node: {'; '.join(few)}", mend)
     else:
         yield ok("nodes", _has(site, chosen))
-
-
-def _counts(site: Site) -> bool:
-    """Whether the scheduler counts CPUs: not on this machine, and an `ask` may count something else."""
-    return not schedulers.get(site.scheduler).traits.one_machine and not site.ask
 
 
 def _has(site: Site, queues: list[Queue]) -> str:
@@ -137,9 +130,8 @@ def _topology(site: Site) -> Check:
     except SiteError as error:
         return warning("topology", str(error), "remove topology of the site, or name a source that answers")
     hosts = sum(map(len, tree.leaves.values()))
-    return ok(
-        "topology", f"{site.topology.source}: {counted(hosts, 'host')} below {counted(len(tree.leaves), 'switch')}"
-    )
+    tree_words = f"{counted(hosts, 'host')} below {counted(len(tree.leaves), 'switch')}"
+    return ok("topology", f"{site.topology.source}: {tree_words}")
 
 
 def _words(names: tuple[str, ...]) -> str:
