@@ -47,18 +47,18 @@ def answer(out: "Any", **values: "Any") -> None:
     out.flush()
 
 
-def old(found: str, wanted: str) -> bool:
-    """Whether a version such as '3.1.6' is older than another one; only its first two numbers count."""
+def old(version: str, wanted: str) -> bool:
+    """Whether a version such as '3.1.6' is older than the wanted version; only the first two numbers count."""
 
-    def numbers(version: str) -> "Any":
-        parts = (version.split(".") + ["0"])[:2]
+    def numbers(text: str) -> "Any":
+        parts = (text.split(".") + ["0"])[:2]
         return [int("".join(c for c in part if c.isdigit()) or 0) for part in parts]
 
-    return bool(numbers(found) < numbers(wanted))
+    return bool(numbers(version) < numbers(wanted))
 
 
 def lacks(package: str, module: str, at_least: str) -> bool:
-    """Whether this Python lacks the package, or has one that is too old."""
+    """Whether this Python lacks the package, or has a version that is too old."""
     import importlib.metadata
     import importlib.util
 
@@ -113,7 +113,7 @@ def pass_on(own: "Any") -> None:
 
 
 def rest() -> "Any":
-    """What follows once torusrun can be imported."""
+    """The module that continues once torusrun can be imported."""
     import importlib
 
     return importlib.import_module("torusrun.orchestrator.cli.there")

@@ -1,4 +1,4 @@
-"""Requests to a login node. Each starts one program there, over the user's `ssh` or fabric, and reads what it prints.
+"""Requests to a login node. Each starts a program there, over the user's `ssh` or fabric, and reads what it prints.
 
 The command on the other side is always the same, so that its shell interprets no text of the user. All other data is
 sent to its standard input; only a verb on a terminal has its words, encoded, on its command line.
@@ -22,21 +22,8 @@ from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.terminal.plain import harmless, plain
 from torusrun.orchestrator.base.terminal.remarks import progress, say
 from torusrun.orchestrator.remote import archive
-from torusrun.orchestrator.remote.host import (
-    LOST,
-    BadAnswer,
-    LinkLost,
-    LoginHost,
-)
-from torusrun.orchestrator.remote.program import (
-    INSTALL_S,
-    FarProgram,
-    Take,
-    WaitLimits,
-    python_word,
-    reached,
-    received,
-)
+from torusrun.orchestrator.remote.host import LOST, BadAnswer, LinkLost, LoginHost
+from torusrun.orchestrator.remote.program import INSTALL_S, FarProgram, Take, WaitLimits, python_word, reached, received
 
 LARGEST_BYTES = 64 << 20  # of an answer
 WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0)
@@ -65,10 +52,10 @@ def call(
     content: Iterable[bytes] = (),
     limits: WaitLimits = USUAL,
 ) -> int:
-    """Carry out a request there, and pass on its output as it arrives; its exit code.
+    """Carry out a request on the login node, and pass on its output as it arrives; its exit code.
 
-    torusrun is installed there first if need be. `content` follows the request. Raises LinkLost if the link breaks,
-    HostRefused if there is none, SiteError for a problem that the host reports.
+    If torusrun is missing there, it is installed first. `content` follows the request. Raises LinkLost if the link
+    breaks, HostRefused if no link opens, SiteError for a problem that the host reports.
     """
     with FarProgram(host, {**request, "archive": archive.name()}, content, limits) as program:
         if not program.begun().get("missing"):
@@ -90,7 +77,7 @@ def _install(host: LoginHost, limits: WaitLimits) -> None:
 def captured(
     host: LoginHost, request: Mapping[str, Any], content: Iterable[bytes] = (), limits: WaitLimits = USUAL
 ) -> VerbOutput:
-    """Carry out a request there, and keep its output. Raises as `call`, and BadAnswer if it is too much."""
+    """Carry out a request on the login node, and keep its output. Raises as `call`, and BadAnswer if it is too much."""
     out, err = bytearray(), bytearray()
 
     def gather(into: bytearray) -> Take:
@@ -113,7 +100,7 @@ def answer(
     limits: WaitLimits = USUAL,
     text: Callable[[str], str] = plain,
 ) -> Any:
-    """The JSON that a request prints there, as a value of this kind; its remarks are printed here.
+    """The JSON that a request prints on the login node, as a value of this kind; its remarks are printed here.
 
     `text` is applied to every string of it. Raises as `captured`, and UserError or SiteError with the reported problem.
     """
@@ -122,7 +109,7 @@ def answer(
 
 
 def checked(host: LoginHost, ended: VerbOutput) -> VerbOutput:
-    """Print the remarks of a verb that ended well. Raises UserError or SiteError with what another one reports."""
+    """Print the remarks of a verb that ended well. Raises UserError or SiteError with the report of a failed verb."""
     if ended.code:
         error: type[TorusrunError] = UserError if ended.code == USER_MISTAKE else SiteError
         why = ended.err.removeprefix("torusrun: ") or f"it ended with exit code {ended.code}"
@@ -138,9 +125,9 @@ def words(*given: str, buffered: bool = False) -> dict[str, Any]:
 
 
 def interact(host: LoginHost, given: Sequence[str], *, terminal: bool, streams: Streams | None = None) -> int:
-    """Run `torusrun GIVEN...` there; its exit code.
+    """Run `torusrun GIVEN...` on the login node; its exit code.
 
-    It has `streams`, or this program's own ones, on a terminal if `terminal`.
+    The verb has `streams`, or the streams of this program, on a terminal if `terminal`.
     """
     folder = answer(host, {"do": "folder"}, str)
     encoded = base64.urlsafe_b64encode(json.dumps(list(given)).encode()).decode()

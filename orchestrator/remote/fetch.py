@@ -57,7 +57,7 @@ def fetch(run: Known, into: Below, checkpoints: str, only: Sequence[Pattern]) ->
 
 
 def _check(host: LoginHost, entry: SentEntry, only: Sequence[Pattern]) -> None:
-    """Raise SiteError unless an announced entry has a name below the run, no hidden one, that was asked for."""
+    """Raise SiteError unless an announced entry has a name below the run that is not hidden and was asked for."""
     if not _is_below(entry.name) or entry.kind not in ("file", "folder"):
         raise BadAnswer(f"{host.address}: {entry.name!r} is not the name of a file below the run")
     if any(part.startswith(".") for part in entry.name.split("/")):

@@ -21,7 +21,7 @@ LOST, REFUSED, UNREACHED = 255, 254, 253  # exit codes: of ssh for its failures;
 
 @dataclass(frozen=True)
 class LoginHost:
-    """`address` as ssh takes it ([user@]name); `connect` is 'fabric', 'openssh', or None: ssh if there is one."""
+    """`address` as ssh takes it ([user@]name); `connect` is 'fabric', 'openssh', or None: ssh if it is on PATH."""
 
     address: str
     connect: str | None = None
@@ -47,7 +47,7 @@ class LoginHost:
 
 
 class Unanswered(SiteError):
-    """There is no usable answer. The request may have been carried out."""
+    """No usable answer arrived. The request may have been carried out."""
 
 
 class BadAnswer(Unanswered):
@@ -63,11 +63,11 @@ class LinkLost(Unanswered):
 
 
 class Unreached(LinkLost):
-    """There was no connection, so no request was sent."""
+    """No connection was made, so no request was sent."""
 
 
 class HostRefused(SiteError):
-    """There is no connection and a repetition does not help: an unknown key, no permission, no Python."""
+    """No connection is possible, and a repetition does not help: an unknown key, no permission, no Python."""
 
 
 def of(site: Site) -> LoginHost:

@@ -94,7 +94,7 @@ def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:
 
 
 def _made(host: LoginHost, request: Mapping[str, Any], code: Iterable[bytes], members: Sequence[str]) -> Known:
-    """The run of the request, or the sweep with these `members`. It is recorded here before the request is sent."""
+    """The run of the request, or the sweep with these `members`, recorded here before the request is sent."""
     run = Known(request["id"], host, request["site_name"], time.time())
     kept = members or [run.run]
     for name in kept:

@@ -1,4 +1,4 @@
-"""The program that one request starts on a login node: it is sent what it needs, and what it prints is read.
+"""The program that a request starts on a login node: it gets what it needs, and its output is read.
 
 Its command is always the same, so that the shell there interprets no text of the user.
 """
@@ -41,10 +41,8 @@ from torusrun.orchestrator.remote.host import (
 # One line without quotes and exclamation marks: it means the same in sh, bash, zsh, csh and fish.
 PROGRAM = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 REFUSALS = ("Host key verification failed", "Permission denied", "HOST IDENTIFICATION HAS CHANGED")
-UNREACHED_BY_SSH = (
-    "ssh: connect to host ",
-    "ssh: Could not resolve hostname ",
-)  # ssh.c, sshconnect.c: before a connection
+# Of ssh.c and sshconnect.c: before a connection.
+UNREACHED_BY_SSH = ("ssh: connect to host ", "ssh: Could not resolve hostname ")
 BLOCK_BYTES = 1 << 16
 GREETING_BYTES = 1 << 16  # some shells print text before
 MOST_PARTS = 1_000_000  # lists and objects in an answer
@@ -69,7 +67,7 @@ class WaitLimits:
 
 
 class FarProgram:
-    """The program of one request: what it prints, and what it has still to be sent."""
+    """The program of one request: its output, and the bytes that it has still to be sent."""
 
     def __init__(
         self, host: LoginHost, request: Mapping[str, Any], content: Iterable[bytes], limits: WaitLimits
@@ -92,7 +90,7 @@ class FarProgram:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """End the connection; a program there that only reports ends with it."""
+        """End the connection; a far program that only reports ends with it."""
         self._program.kill()
         self._program.wait()
         for stream in self._streams:
@@ -100,7 +98,7 @@ class FarProgram:
                 stream.close()
 
     def begun(self) -> dict[str, Any]:
-        """The first answer of the program there. Raises HostRefused if it does not start, LinkLost, SiteError."""
+        """The first answer of the program. Raises HostRefused if it does not start, LinkLost, SiteError."""
         for is_output, data in self._pieces:
             if not is_output:
                 self._err = (self._err + data)[-BLOCK_BYTES:]
@@ -164,7 +162,7 @@ class FarProgram:
                     yield key.fileobj is out, data
 
     def _sent_some(self) -> bool:
-        """Send some of what is left; False if there is no more, or if nobody reads it. The stream stays open."""
+        """Send some of the remaining bytes; False if none remain, or if nobody reads them. The stream stays open."""
         if not self._sending:
             self._sending = memoryview(next(self._unsent, b""))
             if not self._sending:
@@ -183,16 +181,15 @@ class FarProgram:
         return LinkLost(f"{self._host.address}: no answer within {self._limits.login_s:g} s")
 
     def _not_begun(self) -> SiteError:
-        """The error of a program that ended before it began: that of ssh, or the last words of the Python there."""
+        """The error of a program that ended before it began: that of ssh, or the last line of the far Python."""
         name, words = self._host.address, self._err.decode(errors="replace").strip()
         try:
             code = self._program.wait(CONNECT_S)
         except subprocess.TimeoutExpired:
             code = LOST
         if code in (LOST, REFUSED, UNREACHED):
-            why = (
-                f"{name}: {words.removeprefix('torusrun: ').removeprefix(f'{name}: ') or 'ssh ended and said nothing'}"
-            )
+            error = words.removeprefix("torusrun: ").removeprefix(f"{name}: ") or "ssh ended and said nothing"
+            why = f"{name}: {error}"
             if code == REFUSED:
                 return HostRefused(why)
             if any(refusal in words for refusal in REFUSALS):

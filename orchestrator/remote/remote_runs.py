@@ -1,4 +1,4 @@
-"""The runs that were submitted to login nodes from here: one file each, with the host and the last known state.
+"""The runs that were submitted to login nodes from here: a file for each, with the host and the last known state.
 
 A file is written before the run is sent. So no run that may have been submitted is forgotten.
 """
@@ -71,8 +71,8 @@ def runs() -> list[Known]:
         paths = list(place().glob("*.json"))
     except OSError:
         return []
-    found = [read for path in paths if (read := _read(path))]
-    return sorted(found, key=lambda known: (known.submitted_s, len(known.run), known.run))  # a sweep: all at once
+    known = [run for path in paths if (run := _read(path))]
+    return sorted(known, key=lambda run: (run.submitted_s, len(run.run), run.run))  # a sweep: all at once
 
 
 def _read(path: Path) -> Known | None:
@@ -124,7 +124,7 @@ def members(known: Known) -> list[Known]:
 
 
 def sweep(word: str, *, of_any: bool = False) -> Known | None:
-    """The sweep on a login node whose id is `word` or begins with it; None for a word that names a run, or one here.
+    """The sweep on a login node whose id is `word` or begins with it; None if `word` names a run, or a local sweep.
 
     With `of_any`, a member's id names its sweep, and 'last' the newest. Raises UserError if it begins several ids then.
     """
@@ -177,7 +177,7 @@ def newest(known: Sequence[Known], most: int) -> list[Known]:
 
 
 def _matching(word: str, known: Sequence[Known]) -> list[Known]:
-    """The runs on login nodes that a word names: those of a pattern, the members of a sweep, or one."""
+    """The runs on login nodes that a word names: those of a pattern, the members of a sweep, or a run."""
     if is_pattern(word):
         return [run for run in known if fnmatchcase(run.run, word)]
     if named := sweep(word):

@@ -1,4 +1,4 @@
-"""The state of runs on login nodes. All hosts are queried at once, each one time, within a few seconds."""
+"""The state of runs on login nodes. All hosts are queried at once, each a single time, within a few seconds."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def views(runs: Sequence[Known]) -> list[View]:
 
 
 def _asked(host: LoginHost, names: Sequence[str], long: bool) -> Mapping[str, tuple[View, Row]] | str:
-    """What a login node says of these runs, by their ids; or why it says nothing."""
+    """A login node's views and rows of these runs, by their ids; or why it has no answer."""
     from torusrun.orchestrator.remote import call, program
 
     request = call.words("status", "--json", "--if-there", *(["--long"] if long else []), "--", *names)
@@ -120,6 +120,5 @@ def unknown(run: Known, why: str) -> View:
     if before.state.over:
         return before
     ago = short(max(time.time() - (run.last_s or run.submitted_s), 0.0))
-    return dataclasses.replace(
-        before, state=State.UNKNOWN, reason=f"{why}; {ago} ago it was {before.state.value}", pause=""
-    )
+    reason = f"{why}; {ago} ago it was {before.state.value}"
+    return dataclasses.replace(before, state=State.UNKNOWN, reason=reason, pause="")

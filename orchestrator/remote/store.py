@@ -103,11 +103,8 @@ def blocks(reads: IO[bytes], size_bytes: int) -> Iterator[bytes]:
 
 def listing(folder: Path) -> list[SentEntry]:
     """All entries below a folder, each folder before its entries. Raises OSError."""
-    return [
-        _listed(folder, Path(top, name))
-        for top, folders, files in os.walk(folder)
-        for name in sorted(folders + files)
-    ]  # fmt: skip
+    paths = (Path(top, name) for top, folders, files in os.walk(folder) for name in sorted(folders + files))
+    return [_listed(folder, path) for path in paths]
 
 
 def _listed(folder: Path, path: Path) -> SentEntry:

@@ -1,7 +1,6 @@
 """`forward` for a run on a login node: the verb runs there, and a Unix socket of ours leads to the port that it opens.
 
-The port of the login node is one of its loopback and takes connections of its user alone; so does the one of this
-machine.
+The login node's port is on its loopback and takes connections of its user alone; so does the port of this machine.
 """
 
 from __future__ import annotations
