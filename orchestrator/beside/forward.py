@@ -16,9 +16,9 @@ from torusrun.orchestrator.base.listening import Listening, read_place
 from torusrun.orchestrator.base.process import Streams
 from torusrun.orchestrator.base.terminal.remarks import warn
 from torusrun.orchestrator.beside import leading
-from torusrun.orchestrator.beside.shell import Beside, beside
+from torusrun.orchestrator.beside.shell import beside
 from torusrun.orchestrator.run.folder.records import End
-from torusrun.orchestrator.run.folder.run_folder import RunFolder
+from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.state.poll import look
 from torusrun.orchestrator.run.state.roles import port_of
 from torusrun.orchestrator.schedulers import client
@@ -46,7 +46,7 @@ def forward(run: RunFolder, port: int | str, *, rank: int, listen: str, role: st
     here = client.of(place.plan.site).scheduler.traits.one_machine or place.host == socket.gethostname()
     listening = Listening(port, listen, here=here)
     words = process.module(place.plan.python, PROGRAM, str(port))
-    attempt = _Attempt(run, place)
+    attempt = _Attempt(run, place.attempt)
     listening.announce(f"port {port} of {place.host}")
     listening.serve(
         lambda link: carry(link, lambda streams: place.start(words, terminal=False, streams=streams)), attempt.is_over
@@ -84,18 +84,18 @@ def carry(link: Any, start: Start, lead: Lead = leading.lead) -> None:
 class _Attempt:
     """Looks whether an attempt has ended; `end` says how, as in 'FAILED: ...'."""
 
-    def __init__(self, run: RunFolder, there: Beside) -> None:
-        self._run, self._there, self.end = run, there, ""
+    def __init__(self, run: RunFolder, attempt: Attempt) -> None:
+        self._run, self._attempt, self.end = run, attempt, ""
         self._look_s = time.monotonic() + GONE_LOOK_S
 
     def is_over(self) -> bool:
         with contextlib.suppress(SiteError):  # a damaged record
-            if end := End.read(self._there.attempt.end):
+            if end := End.read(self._attempt.end):
                 self.end = f"{end.state.value}: {end.reason}"
                 return True
         if time.monotonic() > self._look_s:
             self._look_s = time.monotonic() + GONE_LOOK_S
             seen = look(self._run)
-            if seen.state.over or seen.attempt != self._there.attempt.number:
+            if seen.state.over or seen.attempt != self._attempt.number:
                 self.end = f"{seen.state.value}: {seen.reason}"
         return bool(self.end)

@@ -38,7 +38,7 @@ class Pieces:
         self._arrived = bytearray()
 
     def recv(self, most: int) -> bytes:
-        """The next piece; b'' for the end of all. Raises OSError if it breaks off, or if it is none."""
+        """The next piece; b'' at the end of all pieces. Raises OSError if the stream breaks off or has no piece."""
         self._arrive(SIZE.size)
         (size,) = SIZE.unpack_from(self._arrived)
         if size > most:
@@ -70,7 +70,7 @@ class Pieces:
                 raise BrokenPipeError from None
 
     def shutdown(self, how: int) -> None:
-        """Send that no more comes; for both directions, end the other end's input."""
+        """Announce the last piece; for both directions, end the other end's input."""
         if how == socket.SHUT_WR:
             self.sendall(b"")
         else:
@@ -84,7 +84,7 @@ class Pieces:
         self._send(BEGIN)
 
     def begun(self) -> None:
-        """Drop what comes before the pieces. Raises SiteError if they do not begin."""
+        """Drop the bytes before the pieces. Raises SiteError if no piece begins."""
         while BEGIN not in self._arrived:
             if len(self._arrived) > NOISE_BYTES:
                 raise SiteError(f"the other end printed {bytes(self._arrived[:80])!r} and did not start the forward")
@@ -95,12 +95,12 @@ class Pieces:
         del self._arrived[: self._arrived.index(BEGIN) + len(BEGIN)]
 
 
-def lead(link: socket.socket, there: Pieces) -> None:
-    """Join a connection to the program on the rank's host. Raises SiteError if the port could not be opened there."""
-    there.begun()
-    if (first := there.recv(BLOCK_BYTES)) != OPEN:
+def lead(link: socket.socket, pieces: Pieces) -> None:
+    """Join a connection to the program on the rank's host. Raises SiteError if its port could not be opened."""
+    pieces.begun()
+    if (first := pieces.recv(BLOCK_BYTES)) != OPEN:
         raise SiteError(plain(first.decode(errors="replace")))
-    joined(link, there)
+    joined(link, pieces)
 
 
 def connection(port: int) -> socket.socket:

@@ -43,7 +43,7 @@ CONFIG = """Host {host}
 
 
 def configuration(run: str, options: str, user: str) -> str:
-    """The lines of ~/.ssh/config with which `ssh torusrun` opens the host of a rank of this run, as this user of it."""
+    """The lines of ~/.ssh/config with which `ssh torusrun` opens the host of a rank of this run, as this user."""
     return CONFIG.format(host=HOST, run=run, options=options, user=user, folder=_client_key().parent)
 
 
@@ -77,30 +77,30 @@ def joined(host: str, start: Callable[[str, Streams], int]) -> int:
     key = _client_key()
     public = key.with_suffix(".pub").read_text().strip()
 
-    def lead(_: None, there: leading.Pieces) -> None:
-        there.begun()
-        first = there.recv(BLOCK_BYTES).decode(errors="replace")
+    def lead(_: None, pieces: leading.Pieces) -> None:
+        pieces.begun()
+        first = pieces.recv(BLOCK_BYTES).decode(errors="replace")
         if not first.startswith(f"{KIND} ") or not first.isprintable():
             raise SiteError(f"{host}: {plain(first)}")
         _expect(key.with_name("known_hosts"), first)
-        _carry(there)
+        _carry(pieces)
 
     with explained(f"{host}: the connection broke"):
         carry(None, lambda streams: start(public, streams), lead)
     return DONE
 
 
-def _carry(there: leading.Pieces) -> None:
-    """Join our standard streams until the sshd ends. A shell around us may keep them open: no end of ours ends it."""
+def _carry(pieces: leading.Pieces) -> None:
+    """Join our standard streams until the sshd ends. A shell around us may keep them open: their end ends nothing."""
 
     def hand_on() -> None:
         with contextlib.suppress(OSError):
             while typed := os.read(0, BLOCK_BYTES):
-                there.sendall(typed)
-            there.shutdown(socket.SHUT_WR)
+                pieces.sendall(typed)
+            pieces.shutdown(socket.SHUT_WR)
 
     threading.Thread(target=hand_on, daemon=True).start()
-    while data := there.recv(BLOCK_BYTES):
+    while data := pieces.recv(BLOCK_BYTES):
         while data:
             data = data[os.write(1, data) :]
 

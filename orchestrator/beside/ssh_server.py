@@ -40,7 +40,7 @@ Subsystem sftp internal-sftp
 
 
 def made_key(file: Path) -> Path:
-    """A private key, its public one beside it as NAME.pub; made if it is missing. Raises SiteError."""
+    """A private key, its public key beside it as NAME.pub; made if it is missing. Raises SiteError."""
     if not file.with_suffix(".pub").exists():
         file.unlink(missing_ok=True)
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "torusrun", "-f", str(file)]

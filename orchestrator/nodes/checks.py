@@ -130,7 +130,7 @@ LINK = re.compile(r"^\s+Link \d+: .*GB/s\s*$")  # of one that is not active: <in
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """What the driver says about one GPU. `errors` are uncorrected ECC errors since the driver was loaded."""
+    """The driver's answer about one GPU. `errors` are uncorrected ECC errors since the driver was loaded."""
 
     address: str
     errors: int = 0
@@ -150,16 +150,14 @@ def gpu_health(text: str) -> tuple[GpuHealth, ...]:
 
 def _gpu(gpu: ElementTree.Element) -> GpuHealth:
     reasons = [*gpu.iterfind("clocks_event_reasons/*"), *gpu.iterfind("clocks_throttle_reasons/*")]
-    active = [
-        re.sub("^clocks_(event|throttle)_reason_", "", reason.tag) for reason in reasons if _text(reason) == "Active"
-    ]
+    active = (reason.tag for reason in reasons if _text(reason) == "Active")
+    names = [re.sub("^clocks_(event|throttle)_reason_", "", tag) for tag in active]
+    errors = [error for error in gpu.iterfind("ecc_errors/volatile/*") if UNCORRECTED.fullmatch(error.tag)]
     return GpuHealth(
         gpu.get("id", ""),
-        errors=sum(
-            _count(error) for error in gpu.iterfind("ecc_errors/volatile/*") if UNCORRECTED.fullmatch(error.tag)
-        ),
+        errors=sum(map(_count, errors)),
         repairs=tuple(path.rpartition("/")[2] for path in REPAIRS if _text(gpu.find(path)) == "Yes"),
-        hot=tuple(reason for reason in active if reason in HOT),
+        hot=tuple(name for name in names if name in HOT),
         lanes=_lane_count(_text(gpu.find("pci/pci_gpu_link_info/link_widths/current_link_width"))),
     )
 

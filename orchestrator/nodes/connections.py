@@ -46,7 +46,7 @@ class Nodes:
     def __init__(self, hosts: Sequence[str], key: bytes, interface: str | None) -> None:
         self._hosts, self._over = hosts, False
         self.known: dict[str, KnownNode] = {}
-        self.newest_s = time.monotonic()  # when the newest of them reported
+        self.newest_s = time.monotonic()  # when the newest node reported
         self._listeners = _listeners(interface)
         self._proofs = Proofs(key, CALLED)
         for listener in self._listeners:
@@ -125,7 +125,7 @@ def until(done: Callable[[], bool], until_s: float, look: Callable[[], None]) ->
 
 
 def _listeners(interface: str | None) -> list[socket.socket]:
-    """Sockets at the address of the interface and at that of the host's name: a node may have lost one of them.
+    """Sockets at the address of the interface and at that of the host's name: a node may have lost either.
 
     Raises RendezvousError without any.
     """

@@ -1,4 +1,4 @@
-"""The record of a preflight: what was found on each node and between pairs of nodes (`preflight.json`)."""
+"""The record of a preflight: the findings on each node and between pairs of nodes (`preflight.json`)."""
 
 from __future__ import annotations
 

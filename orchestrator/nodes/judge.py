@@ -100,9 +100,8 @@ def judge(
 ) -> PreflightRecord:
     """The record of a preflight with these findings of nodes and these pairs."""
     slow = blamed(pairs, least_bytes_per_s)
-    judged = [
-        replace(node, findings=(*node.findings, *_link(node.host, pairs, slow, least_bytes_per_s))) for node in nodes
-    ]
+    links = {node.host: tuple(_link(node.host, pairs, slow, least_bytes_per_s)) for node in nodes}
+    judged = [replace(node, findings=node.findings + links[node.host]) for node in nodes]
     shared = _shared(judged)
     evidence = {
         node.host: tuple(finding.words for finding in node.findings if _is_bad(finding) and finding.check not in shared)
@@ -116,10 +115,7 @@ def judge(
     ]
     if len(slow.links) > MOST_LINKS:
         remarks.append(f"and {len(slow.links) - MOST_LINKS} more slow links")
-    return PreflightRecord(
-        took_s, tuple(judged), tuple(pairs), bad,
-        slow.links, tuple(remarks),
-    )  # fmt: skip
+    return PreflightRecord(took_s, tuple(judged), tuple(pairs), bad, slow.links, tuple(remarks))
 
 
 def gigabits(bytes_per_s: float) -> str:

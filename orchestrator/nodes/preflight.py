@@ -58,7 +58,7 @@ class Stopped(Exception):
 
 
 class NotPossible(TorusrunError):
-    """There is no preflight on these nodes, which says nothing about them."""
+    """No preflight was possible on these nodes, which is no evidence against them."""
 
 
 def passed(
@@ -67,7 +67,7 @@ def passed(
 ) -> list[str] | End:  # fmt: skip
     """The hosts without those that a preflight finds bad; the attempt's end if too few are left, or it has to stop.
 
-    `asked` returns the attempt's end if it has to stop now. What is found is in the attempt's folder.
+    `asked` returns the attempt's end if it has to stop now. The record is written into the attempt's folder.
     """
 
     def look() -> None:
@@ -89,7 +89,7 @@ def passed(
 
 
 def _write(record: PreflightRecord, attempt: Attempt) -> None:
-    """Write the record. On a full disk there is none, and what was found counts all the same."""
+    """Write the record. On a full disk none is kept, and its findings count all the same."""
     try:
         record.write(attempt.preflight)
     except TorusrunError as error:
@@ -137,7 +137,7 @@ class Preflight:
             nodes.close()
             self.attempt.preflight_order.unlink(missing_ok=True)
         took_s = round(time.monotonic() - began_s, 3)
-        return judge(self._found(nodes), pairs, least_bytes_per_s=limits.pair_bytes_per_s, took_s=took_s)
+        return judge(self._findings(nodes), pairs, least_bytes_per_s=limits.pair_bytes_per_s, took_s=took_s)
 
     def _wanted(self) -> WantedNode:
         """What a node should have, with the images that the ranks will use and their runtime.
@@ -196,8 +196,8 @@ class Preflight:
         if 2 * reported <= count or (reported < count and launched.poll() is not None):
             raise NotPossible(f"{reported} of {count} nodes reported, see {self.attempt.preflight_output}")
 
-    def _found(self, nodes: Nodes) -> list[NodeFindings]:
-        """The findings of all hosts, those that need all of them included."""
+    def _findings(self, nodes: Nodes) -> list[NodeFindings]:
+        """The findings of all hosts, also those that compare all hosts."""
         silent = (NodeFinding(ANSWER, Judgement.BAD, "none, while most nodes answered"),)
         reports = nodes.reported
         every = [

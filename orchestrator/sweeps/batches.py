@@ -6,7 +6,7 @@ is an array of its own, this machine has no arrays, and PBS refuses an array of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from torusrun.orchestrator.run.state.awaited import Awaited
 from torusrun.orchestrator.run.state.view import View
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.script import job_script
+
+Planned = tuple[RunFolder, AttemptPlan]
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def at_work(seen: Sequence[View]) -> AtWork:
     arrays: dict[str, None] = {}
     singles: list[str] = []
     tasks = 0
-    for view in sorted(seen, key=lambda one: one.submitted_s or 0.0):
+    for view in sorted(seen, key=lambda view: view.submitted_s or 0.0):
         if view.state.over or view.job is None:
             continue
         events = ledger.events(RunFolder(Path(view.folder)).ledger)
@@ -84,7 +86,7 @@ class MemberAttempt:
 
 @dataclass(frozen=True)
 class Batch:
-    """Attempts that one command submits with one request: as the tasks of an `array`, or one as its own job."""
+    """Attempts that one command submits with one request: the tasks of an `array`, or a single job."""
 
     attempts: tuple[MemberAttempt, ...]
     asked: Request
@@ -95,16 +97,14 @@ class Batch:
         return self.attempts[0].planned.plan.site
 
     def script_path(self) -> Path:
-        one = self.attempts[0]
-        return self.array.script if self.array else one.attempt.script
+        return self.array.script if self.array else self.attempts[0].attempt.script
 
     def text(self, after_any: Sequence[str] = ()) -> str:
-        """The script for the scheduler; the job begins after these jobs have ended, too."""
-        asked = self.after(after_any)
+        """The script for the scheduler; the job begins only after these jobs have ended."""
+        asked, first = self.after(after_any), self.attempts[0]
         if not self.array:
-            one = self.attempts[0]
-            return script(one.planned, one.attempt, asked)
-        plan = self.attempts[0].planned.plan
+            return script(first.planned, first.attempt, asked)
+        plan = first.planned.plan
         return job_script(
             plan.site,
             asked,
@@ -118,18 +118,18 @@ class Batch:
         )
 
     def after(self, after_any: Sequence[str]) -> Request:
-        """The request, to begin after these jobs have ended, too."""
+        """The request of a job that begins only after these jobs, too, have ended."""
         return replace(self.asked, after_any=(*self.asked.after_any, *after_any))
 
     def make(self, folder: ArrayFolder) -> None:
         """Make the folder of the array at `folder`, with all that its tasks read."""
         folder.folder.mkdir(parents=True, mode=FOLDER)
-        folder.write([one.attempt for one in self.attempts])
+        folder.write([member.attempt for member in self.attempts])
 
 
 def batches(
     sweep: SweepFolder,
-    members: Sequence[tuple[RunFolder, AttemptPlan]],
+    members: Sequence[Planned],
     at_once: int,
     after: Sequence[Awaited] = (),
     first_array: int = 1,
@@ -138,17 +138,18 @@ def batches(
 
     The arrays are numbered from `first_array` on. Raises UserError if an attempt has no request.
     """
-    together: dict[Request, list[tuple[RunFolder, AttemptPlan]]] = {}
-    alone: list[tuple[RunFolder, AttemptPlan]] = []
+    together: dict[Request, list[Planned]] = {}
+    alone: list[Planned] = []
     for run, planned in members:
         asked = request_of(planned, run, after)
+        alike = replace(asked, name="", token="", stdout=Path(), stderr=Path())  # without what is of one run alone
         has_arrays = schedulers.get(planned.plan.site.scheduler).traits.has_arrays
-        (alone if planned.plan.keeps_going or not has_arrays else together.setdefault(_alike(asked), [])).append(
-            (run, planned)
-        )
+        group = alone if planned.plan.keeps_going or not has_arrays else together.setdefault(alike, [])
+        group.append((run, planned))
     made: list[Batch] = []
     for asked, group in together.items():
-        for part in _parts(group, group[0][1].plan.site.largest_array):
+        most = group[0][1].plan.site.largest_array
+        for part in (group[start : start + most] for start in range(0, len(group), most)):
             if len(part) == 1:
                 alone += part
                 continue
@@ -157,23 +158,11 @@ def batches(
     return [*made, *(_single(run, planned, after) for run, planned in alone)]
 
 
-def _alike(asked: Request) -> Request:
-    """The request without what is of one run alone."""
-    return replace(asked, name="", token="", stdout=Path(), stderr=Path())
-
-
-def _parts(
-    group: Sequence[tuple[RunFolder, AttemptPlan]], most: int
-) -> Iterator[Sequence[tuple[RunFolder, AttemptPlan]]]:
-    for start in range(0, len(group), most):
-        yield group[start : start + most]
-
-
 def _array(
     sweep: SweepFolder,
     array: ArrayFolder,
     asked: Request,
-    members: Sequence[tuple[RunFolder, AttemptPlan]],
+    members: Sequence[Planned],
     at_once: int,
     after: Sequence[Awaited],
 ) -> Batch:

@@ -119,7 +119,7 @@ def _planned(
         except UserError as error:
             wrong.append(f"member {number} ({_in_words(member)}):\n{error}")
             continue
-        yield PlannedMember({one.key: one.text for one in member}, replace(made, folder=run.folder))
+        yield PlannedMember({setting.key: setting.text for setting in member}, replace(made, folder=run.folder))
     if wrong:
         more = f"\nand {counted(len(wrong) - 1, 'other member')} of {len(combinations)}" if wrong[1:] else ""
         raise UserError(f"{wrong[0]}{more}")

@@ -37,7 +37,7 @@ class SweepCost:
 
 
 def cost(sweep: PlannedSweep) -> SweepCost:
-    """The cost of a sweep by the forecasts of its members, or by their time limits if one has no forecast."""
+    """The cost of a sweep by the forecasts of its members, or by their time limits if a forecast is missing."""
     plans, unknown = [member.plan for member in sweep.members], ""
     try:
         times_s = _predicted_s(plans)
@@ -49,7 +49,7 @@ def cost(sweep: PlannedSweep) -> SweepCost:
 
 
 def _predicted_s(plans: Sequence[Plan]) -> list[float]:
-    """The predicted time of each. A forecast may take a second: members whose rates alone differ have the same one."""
+    """The predicted time of each. A forecast may take a second, so members whose rates alone differ share theirs."""
     known: dict[str, float] = {}
     for plan in plans:
         if (key := _timed(plan)) not in known:
@@ -74,7 +74,7 @@ def _timed(plan: Plan) -> str:
 
 
 def _wall_s(times_s: Sequence[float], at_once: int) -> float:
-    """The time until the last one ends if each begins as soon as one of those `at_once` before it has ended."""
+    """The time until the last member ends, if each begins as soon as fewer than `at_once` run."""
     ends: list[float] = []
     for time_s in times_s:
         begins = heapq.heappop(ends) if len(ends) >= at_once else 0.0
@@ -82,7 +82,7 @@ def _wall_s(times_s: Sequence[float], at_once: int) -> float:
     return max(ends)
 
 
-MOST_SHOWN = 12  # members; of more, the first and the last ones
+MOST_SHOWN = 12  # members; of more, the first and the last
 EACH_SIDE = 5
 
 
@@ -99,7 +99,7 @@ def _column(key: str) -> Column[tuple[int, PlannedMember]]:
 
 
 def lines(sweep: PlannedSweep, cost: SweepCost, width: int | None = None) -> list[str]:
-    """The table of the members, the first and last ones if there are many, and the cost of all."""
+    """The table of the members, of many only the first and last, and the cost of all."""
     title, *rows = members(sweep).lines(width)
     if len(rows) > MOST_SHOWN:
         left_out = len(rows) - 2 * EACH_SIDE

@@ -36,7 +36,7 @@ def resume(
 
     Members that may not be resumed now are left out and printed, with the reason. With `force`, only those that are
     known to be at work are left out. Members that are at work count for the number that may run at the same time.
-    Raises UserError if there are none to resume, or if the changes do not fit, SiteError if the scheduler refuses them:
+    Raises UserError if no member can be resumed, or if the changes do not fit, SiteError if the scheduler refuses them:
     then the attempts are removed.
     """
     for run in members:
@@ -53,7 +53,7 @@ def resume(
             others = [view for run, view in zip(members, seen, strict=True) if run not in resumes]
             at_once, before = at_work(others).beside(at_once)
         parts = [
-            replace(part, attempts=tuple(_from(one, resumes[one.run]) for one in part.attempts))
+            replace(part, attempts=tuple(_from(member, resumes[member.run]) for member in part.attempts))
             for part in batches(sweep, attempts, at_once, first_array=_next_array(sweep))
         ]
         _make(parts)
@@ -62,7 +62,7 @@ def resume(
         except NoAnswer:
             raise
         except (SiteError, UserError) as error:
-            _take_back([one for part in parts for one in part.attempts], str(error))
+            _take_back([member for part in parts for member in part.attempts], str(error))
             raise
     return list(resumes)
 
@@ -95,14 +95,14 @@ def _is_meant(state: State, force: bool) -> bool:
     return (state.over and state is not State.COMPLETED) or (force and state is State.UNKNOWN)
 
 
-def _from(one: MemberAttempt, checkpoint: str | None) -> MemberAttempt:
-    return replace(one, event=replace(one.event, resumes=checkpoint))
+def _from(member: MemberAttempt, checkpoint: str | None) -> MemberAttempt:
+    return replace(member, event=replace(member.event, resumes=checkpoint))
 
 
 def _next_array(sweep: SweepFolder) -> int:
     """The number of the next array; never one that a client has used."""
-    there = [int(path.name) for path in sweep.arrays.glob("[0-9]*") if path.name.isdigit()]
-    return max(there, default=0) + 1
+    numbers = [int(path.name) for path in sweep.arrays.glob("[0-9]*") if path.name.isdigit()]
+    return max(numbers, default=0) + 1
 
 
 def _make(parts: Sequence[Batch]) -> None:
@@ -116,27 +116,27 @@ def _make(parts: Sequence[Batch]) -> None:
             if part.array:
                 with private.umask(part.site.umask):
                     part.make(part.array)
-            for one in part.attempts:
-                _make_attempt(one)
-                done.append(one)
+            for member in part.attempts:
+                _make_attempt(member)
+                done.append(member)
     except (SiteError, UserError) as error:
         _take_back(done, str(error))
         raise
 
 
-def _make_attempt(one: MemberAttempt) -> None:
-    with alone(one.run):
-        if newest_of(one.run) != one.planned.number - 1:
-            raise UserError(f"another client has resumed {one.run.run_id} at the same time: resume the sweep again")
-        settled.forget([one.run.run_id])
-        ledger.append(one.run.ledger, one.event)
-        create.attempt(one.attempt, one.planned, one.script)
+def _make_attempt(member: MemberAttempt) -> None:
+    with alone(member.run):
+        if newest_of(member.run) != member.planned.number - 1:
+            raise UserError(f"another client has resumed {member.run.run_id} at the same time: resume the sweep again")
+        settled.forget([member.run.run_id])
+        ledger.append(member.run.ledger, member.event)
+        create.attempt(member.attempt, member.planned, member.script)
 
 
 def _take_back(attempts: Sequence[MemberAttempt], why: str) -> None:
     """Remove the attempts without a job or a recorded end. An array folder stays: its number is used."""
-    for one in attempts:
-        events = ledger.events(one.run.ledger)
-        if not any(ledger.last(events, kind, one.planned.number) for kind in (Submitted, Ended)):
-            create.take_back(one.attempt)
-            ledger.append(one.run.ledger, Refused(one.planned.number, why))
+    for member in attempts:
+        events = ledger.events(member.run.ledger)
+        if not any(ledger.last(events, kind, member.planned.number) for kind in (Submitted, Ended)):
+            create.take_back(member.attempt)
+            ledger.append(member.run.ledger, Refused(member.planned.number, why))

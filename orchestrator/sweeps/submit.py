@@ -42,9 +42,9 @@ def first(
 ) -> list[RunFolder]:
     """Make all members of a sweep whose spec is in `source`, and submit them, to begin after these jobs.
 
-    `origin` is the origin of its files, if from another machine.
-    If its first array, or its first job, is refused, nothing is left. Raises SiteError or UserError if one is refused,
-    NoAnswer if it is unknown whether it was submitted; members that were made stay then.
+    `origin` is the origin of its files, if from another machine. If its first array, or its first job, is refused,
+    nothing is left. Raises SiteError or UserError for a refused job, NoAnswer if it is unknown whether it was
+    submitted; members that were made stay then.
     """
     members = [member.run for member in sweep.members]
     parts = proposed(sweep, after)
@@ -76,63 +76,63 @@ def proposed(sweep: PlannedSweep, after: Sequence[Awaited] = ()) -> list[Batch]:
 def without_bad_hosts(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
     """The plans without bad hosts, which are printed once."""
     remaining = all_without_bad_nodes(planned)
-    for line in dict.fromkeys(line for one in remaining for line in one.left_out.lines):
+    for line in dict.fromkeys(line for plan in remaining for line in plan.left_out.lines):
         say(line)
     return remaining
 
 
 def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: create.Origin | None) -> None:
     """Make the folder of a sweep with all its members. Raises the errors of `attempts.create.run`."""
-    attempts = sorted((one for part in parts for one in part.attempts), key=lambda one: number_of(one.run))
+    attempts = sorted((member for part in parts for member in part.attempts), key=lambda member: number_of(member.run))
     images: dict[str, Image] = {}
-    for plan in {(*of_images(one.planned.plan),): one.planned.plan for one in attempts}.values():
+    for plan in {(*of_images(member.planned.plan),): member.planned.plan for member in attempts}.values():
         images |= create.images_of(plan)
     facts = create.facts_of(attempts[0].planned.plan, source, origin)
     folder, unfinished = sweep.folder, sweep.folder.unfinished
     private.make(folder.folder.parent, sweep.site.umask)
-    with index.announced(*(one.run for one in attempts)), private.umask(sweep.site.umask):
+    with index.announced(*(member.run for member in attempts)), private.umask(sweep.site.umask):
         try:
             private.new(unfinished.folder, sweep.site.umask)
             copies: dict[object, RunFolder] = {}
-            for one in attempts:
-                _fill(one, images, facts, copies)
+            for member in attempts:
+                _fill(member, images, facts, copies)
             for part in parts:
                 if part.array:
                     part.make(unfinished.array(int(part.array.folder.name)))
             SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
             unfinished.folder.rename(folder.folder)
         except UserError:
-            index.forget_sweep([one.run for one in attempts])
+            index.forget_sweep([member.run for member in attempts])
             raise
         except (OSError, SiteError) as error:
-            index.forget_sweep([one.run for one in attempts])
+            index.forget_sweep([member.run for member in attempts])
             reason = error.strerror if isinstance(error, OSError) else error
             raise SiteError(f"{folder.folder}: the sweep cannot be made: {reason}") from None
 
 
 def _fill(
-    one: MemberAttempt, images: Mapping[str, Image], facts: create.Origin, copies: dict[object, RunFolder]
+    member: MemberAttempt, images: Mapping[str, Image], facts: create.Origin, copies: dict[object, RunFolder]
 ) -> None:
     """Make the folder of a member, with its own of the `images`.
 
     `copies` are the members with the copies of code that others share.
     """
-    plan, made = one.planned.plan, RunFolder(one.run.unfinished)
+    plan, made = member.planned.plan, RunFolder(member.run.unfinished)
     code = plan.code and (plan.code, tuple(create.no_code(plan)), plan.secret_files)
     first = copies.setdefault(code, made) if code else made
     recipe = {"recipe": plan.recipe} if plan.recipe else {}
     own = replace(facts, provenance={**facts.provenance, **recipe})
     its = {name: images[name] for name in of_images(plan)}
-    create.fill(made, one.planned, one.script, its, own, None if first is made else first)
+    create.fill(made, member.planned, member.script, its, own, None if first is made else first)
     kept_secrets.keep(made, secret_values.read(plan))
-    ledger.append(made.ledger, one.event)
+    ledger.append(made.ledger, member.event)
 
 
 def submit(parts: Sequence[Batch], at_once: int, before: AtWork = NOBODY) -> None:
     """Submit batches whose attempts are made and announced in their ledgers.
 
     At most `at_once` members run at the same time (0: any number), with those that are `before` them: arrays follow one
-    another, and a single job waits for the one `at_once` places before it. After an error the remaining members are
+    another, and a single job waits for the job `at_once` places before it. After an error the remaining members are
     recorded as not submitted.
     """
     with SweepFolder(parts[0].attempts[0].run.folder.parent).submitting():
@@ -149,7 +149,7 @@ def _in_order(parts: Sequence[Batch], at_once: int, before: AtWork) -> None:
             job = _submit(part, waits if at_once else ())
         except TorusrunError as error:
             known = isinstance(error, (SiteError, UserError)) and not isinstance(error, NoAnswer)
-            left = [one for later in parts[place if known else place + 1 :] for one in later.attempts]
+            left = [member for later in parts[place if known else place + 1 :] for member in later.attempts]
             if place or not known:
                 _not_submitted(left, error)
             raise
@@ -164,18 +164,18 @@ def _submit(part: Batch, after_any: Sequence[str]) -> str:
         write_text(script, part.text(after_any), secret=secret)
         try:
             job = client.of(part.site).submit(script, asked, cwd=script.parent)
-            for one in part.attempts:
-                task = one.event.task
+            for member in part.attempts:
+                task = member.event.task
                 own = job if task is None else client.of(part.site).scheduler.task_id(job, task)
-                accepted(one.run, Submitted(one.planned.number, own, part.site.scheduler))
+                accepted(member.run, Submitted(member.planned.number, own, part.site.scheduler))
         except NoAnswer as error:
             raise unsure(error, part.attempts[0].run.folder.parent.name, asked.called) from None
-    one = part.attempts[0]
-    if part.array or not one.planned.plan.jobs_in_turn:
+    member = part.attempts[0]
+    if part.array or not member.planned.plan.jobs_in_turn:
         return job
     with private.umask(part.site.umask):
-        add_jobs(one.planned, one.run, asked, job)
-    return next_attempt.jobs_of(ledger.events(one.run.ledger), one.planned.number)[-1]
+        add_jobs(member.planned, member.run, asked, job)
+    return next_attempt.jobs_of(ledger.events(member.run.ledger), member.planned.number)[-1]
 
 
 def _not_submitted(attempts: Sequence[MemberAttempt], error: TorusrunError) -> None:
@@ -183,9 +183,9 @@ def _not_submitted(attempts: Sequence[MemberAttempt], error: TorusrunError) -> N
 
     If the disk is full they are LOST a minute later, and `resume` submits them then.
     """
-    for one in attempts:
-        reason = f"it was not submitted: {error}; `torusrun resume {one.run.folder.parent.name}` submits it"
+    for member in attempts:
+        reason = f"it was not submitted: {error}; `torusrun resume {member.run.folder.parent.name}` submits it"
         with contextlib.suppress(SiteError):
-            ledger.append(one.run.ledger, Ended(one.planned.number, State.FAILED, reason, Cause.SCHEDULER))
-            if one.event.jobs:
-                ledger.append(one.run.ledger, KeptGoing(one.planned.number, NO_JOBS))
+            ledger.append(member.run.ledger, Ended(member.planned.number, State.FAILED, reason, Cause.SCHEDULER))
+            if member.event.jobs:
+                ledger.append(member.run.ledger, KeptGoing(member.planned.number, NO_JOBS))

@@ -30,11 +30,7 @@ PARTIAL = ".torusrun-part-"  # begins the name of a folder with what was copied 
 
 
 def collect(
-    run: RunFolder,
-    into: Path,
-    checkpoints: str,
-    say: Say = lambda text: None,
-    only: Sequence[Pattern] = (),
+    run: RunFolder, into: Path, checkpoints: str, say: Say = lambda text: None, only: Sequence[Pattern] = ()
 ) -> Path:
     """Copy a run into the new folder `into`, with "newest", "all" or "none" of its complete `checkpoints`.
 

@@ -1,4 +1,4 @@
-"""What no run needs: images that none has used for long, and what killed builds and writers of checkpoints left."""
+"""What no run needs: images unused for long, and the remains of killed builds and writers of checkpoints."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Garbage:
 
 def listing(things: Sequence[Garbage], now_s: float) -> Table[Garbage]:
     columns: tuple[Column[Garbage], ...] = (
-        Column("KIND", lambda one: one.kind, key="kind", right=False),
-        Column("SIZE", lambda one: one.size_bytes, size, key="bytes", right=True),
-        Column("UNUSED", lambda one: now_s - one.used_s, lambda s: f"{s / DAY_S:.0f} d", key="unused_s", right=True),
-        Column("WHAT", lambda one: plain(one.why), key="what", right=False),
-        Column("PATH", lambda one: plain(str(one.path)), key="path", right=False),
-        Column(None, lambda one: one.removed, key="removed"),
+        Column("KIND", lambda item: item.kind, key="kind", right=False),
+        Column("SIZE", lambda item: item.size_bytes, size, key="bytes", right=True),
+        Column("UNUSED", lambda item: now_s - item.used_s, lambda s: f"{s / DAY_S:.0f} d", key="unused_s", right=True),
+        Column("WHAT", lambda item: plain(item.why), key="what", right=False),
+        Column("PATH", lambda item: plain(str(item.path)), key="path", right=False),
+        Column(None, lambda item: item.removed, key="removed"),
     )
     return Table(columns, things)
 
@@ -83,7 +83,7 @@ class Uses:
         return max(entry.built_s, read_s, *(self.last_s.get(name, 0.0) for name in names))
 
     def newer(self, entry: CachedImage) -> str:
-        """The id of a run with this image that was submitted or resumed since these uses were found; '' for none."""
+        """The id of a run with this image that was submitted or resumed since these uses were read; '' for none."""
         real = os.path.realpath(entry.path)
         for run in index.runs():
             with contextlib.suppress(SiteError, OSError):
@@ -132,7 +132,7 @@ def images(cache: Cache, uses_now: Uses, before_s: float) -> Iterator[Garbage]:
 
 
 def _remove_image(cache: Cache, entry: CachedImage, uses_then: Uses, before_s: float) -> None:
-    """Remove an image. Raises UserError if somebody has begun to use it since the uses were found."""
+    """Remove an image. Raises UserError if somebody has begun to use it since the uses were read."""
     if run_id := uses_then.newer(entry):
         raise UserError(f"{entry.path}: {run_id} uses this image now")
     with contextlib.suppress(FileNotFoundError):

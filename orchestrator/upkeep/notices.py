@@ -57,23 +57,23 @@ def over(run: RunFolder, number: int, plan: Plan) -> None:
     from_job(run, number, plan.notify.moments, ["end", "over"], wait=True)
 
 
-def is_due(one: Over) -> bool:
+def is_due(run: Over) -> bool:
     """Whether a notice of a run that is over is still to be sent."""
-    due = {"end", "over", *(["failure"] if one.state not in WELL else [])} & {*one.at}
-    known = [event for event in one.events if isinstance(event, Notified) and event.attempt == one.number]
+    due = {"end", "over", *(["failure"] if run.state not in WELL else [])} & {*run.at}
+    known = [event for event in run.events if isinstance(event, Notified) and event.attempt == run.number]
     return not due <= {moment for event in known if not event.left for moment in event.moments}
 
 
-def from_client(over: Iterable[Over]) -> None:
-    """Send, from the command of a user, what the jobs of these runs have not sent. This does not wait.
+def from_client(runs: Iterable[Over]) -> None:
+    """Send, from the command of a user, the notices that the jobs of these runs have not sent, without waiting.
 
-    One process sends for all of them, one after the other. While it works, no other is started.
+    One process sends for all runs in turn. While it works, no other is started.
     """
-    due = [one for one in over if one.run.run_id not in _begun and is_due(one)][: max(MOST - len(_begun), 0)]
+    due = [run for run in runs if run.run.run_id not in _begun and is_due(run)][: max(MOST - len(_begun), 0)]
     if not due or (_senders and _senders[-1].poll() is None):
         return
-    _begun.update(one.run.run_id for one in due)
-    attempts = [str(word) for one in due for word in (one.run.folder, one.number)]
+    _begun.update(run.run.run_id for run in due)
+    attempts = [str(word) for run in due for word in (run.run.folder, run.number)]
     argv = process.module(sys.executable, PROGRAM, "client", "end,over", *attempts)
     with contextlib.suppress(SiteError, OSError), open(os.devnull, "ab") as nothing:
         _senders.append(process.detach(argv, nothing))

@@ -67,12 +67,12 @@ def _check(run: RunFolder, seen: View, needed: Collection[Path], force: bool) ->
 
 
 def _awaited(runs: Sequence[RunFolder]) -> set[Path]:
-    """The folders of runs for which others that are not over wait."""
-    waiting = [view for view in views(runs) if not view.state.over]
-    found: set[Path] = set()
-    for view in waiting:
-        events = ledger.events(RunFolder(Path(view.folder)).ledger)
-        for event in events:
+    """The folders of the runs for which other runs, which are not over, wait."""
+    folders: set[Path] = set()
+    for view in views(runs):
+        if view.state.over:
+            continue
+        for event in ledger.events(RunFolder(Path(view.folder)).ledger):
             if isinstance(event, Submitting):
-                found |= {Path(folder) for folder in (*event.after, *event.after_any, *event.after_ready.values())}
-    return found
+                folders |= {Path(folder) for folder in (*event.after, *event.after_any, *event.after_ready.values())}
+    return folders

@@ -95,9 +95,8 @@ def notice(run: RunFolder, number: int, moments: tuple[str, ...]) -> Notice:
     """The notice of an attempt, by the ledger. An end that nothing records is LOST."""
     events = ledger.events(run.ledger)
     began, end = ledger.last(events, Started, number), ledger.last(events, Ended, number)
-    facts = Notice(
-        run.run_id, str(run.folder), number, moments, State.RUNNING.value, hosts=began.hosts if began else ()
-    )
+    hosts = began.hosts if began else ()
+    facts = Notice(run.run_id, str(run.folder), number, moments, State.RUNNING.value, hosts=hosts)
     if moments == ("start",):
         return facts
     state, cause = (end.state, end.cause.value) if end else (State.LOST, "")
