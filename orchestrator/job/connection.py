@@ -62,7 +62,7 @@ class Connection:
     """A socket to the other side, with the keys of both directions. Any thread may send; only one may receive."""
 
     def __init__(self, link: socket.socket, *, sends: bytes, receives: bytes) -> None:
-        self._link, self._lock = link, threading.Lock()
+        self.link, self._lock = link, threading.Lock()
         self._sends, self._receives = sends, receives
         self._sent = self._received = 0
 
@@ -72,7 +72,7 @@ class Connection:
             frame = HEAD.pack(kind.value, len(content)) + content
             mac = _mac(self._sends, self._sent, frame)
             self._sent += 1
-            self._link.sendall(frame + mac)
+            self.link.sendall(frame + mac)
 
     def receive(self) -> tuple[Frame, bytes]:
         """The next frame. Raises OSError if none follows, or if it is not from the other side."""
@@ -89,7 +89,7 @@ class Connection:
     def _exactly(self, size: int) -> bytes:
         read = bytearray()
         while len(read) < size:
-            if not (piece := self._link.recv(size - len(read))):
+            if not (piece := self.link.recv(size - len(read))):
                 raise Broken("the connection was closed too early")
             read += piece
         return bytes(read)
@@ -97,8 +97,8 @@ class Connection:
     def close(self) -> None:
         """Close the connection, also for a thread that is sending or receiving."""
         with contextlib.suppress(OSError):
-            self._link.shutdown(socket.SHUT_RDWR)
-        self._link.close()
+            self.link.shutdown(socket.SHUT_RDWR)
+        self.link.close()
 
 
 def _mac(key: bytes, number: int, frame: bytes) -> bytes:
@@ -179,11 +179,13 @@ class Proofs:
         link = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
         link.setblocking(False)
         number = link.connect_ex((address, port))
-        self._add(link, address)
+        self.add(link, address)
         if number not in (0, errno.EINPROGRESS):
             self._drop(link, os.strerror(number))
 
-    def _add(self, link: socket.socket, name: str) -> None:
+    def add(self, link: socket.socket, name: str) -> None:
+        """Add a link that is open, or that opens."""
+        link.setblocking(False)
         if len(self._proofs) == MOST_LINKS:
             self._drop(next(iter(self._proofs)), "it was too slow")
         proof = _proving(link, self._key, self._side)
@@ -197,8 +199,7 @@ class Proofs:
             if ready.data:
                 with contextlib.suppress(OSError):  # the caller may be gone
                     link, (address, *_) = ready.data.accept()
-                    link.setblocking(False)
-                    self._add(link, address)
+                    self.add(link, address)
             elif connection := self._go_on(ready.fileobj, events):  # type: ignore[arg-type]
                 return connection
         return None

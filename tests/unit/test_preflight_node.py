@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.unit.verbs import Patch
 from torusrun.orchestrator.base.states import Cause, State
+from torusrun.orchestrator.job import connection
 from torusrun.orchestrator.keys.request import Resources
 from torusrun.orchestrator.keys.site import Node, Site
 from torusrun.orchestrator.nodes import checks, node, pair
@@ -237,7 +239,8 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
     strangers = [socket.create_connection(listener.getsockname()) for _ in range(20)]  # who are silent
     strangers[0].sendall(token[:9])
     strangers[1].close()
-    pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))
+    with pytest.raises(OSError):
+        pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))
     rates.append(pair.received(pair.call(*listener.getsockname(), token), 1.0))
     thread.join(30)
     listener.close()
@@ -245,13 +248,14 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
 
 
 def test_a_stranger_who_sends_while_another_takes_its_place_does_not_end_a_measurement(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(pair, "MOST_STRANGERS", 1)
+    monkeypatch.setattr(connection, "MOST_LINKS", 1)
     listener, token = listen("lo"), os.urandom(pair.TOKEN_BYTES)
     strangers = [socket.create_connection(listener.getsockname()) for _ in range(3)]
     for stranger in strangers:
         stranger.sendall(b"a")
-    call = pair.call(*listener.getsockname(), token)
-    link = pair.accept(listener, token)
+    with ThreadPoolExecutor() as pool:
+        calling = pool.submit(pair.call, *listener.getsockname(), token)
+        link, call = pair.accept(listener, token), calling.result()
     assert link.getpeername() == call.getsockname()
     for each in (*strangers, call, link, listener):
         each.close()
