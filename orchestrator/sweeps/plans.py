@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -162,18 +163,9 @@ def _combinations(sweep: SweepKeys) -> list[Member]:
     total = math.prod(map(len, axes))
     if total > MOST_MEMBERS:
         raise _wrong(Mark("sweep"), f"{total:,} combinations are more than {MOST_MEMBERS:,}")
-    made = [_combination(axes, number) for number in range(total)]
-    _refuse_equal(made)
-    return made
-
-
-def _combination(axes: Sequence[Sequence[KeyValue]], number: int) -> Member:
-    """Combination `number` of one setting from each axis."""
-    settings: list[KeyValue] = []
-    for axis in reversed(axes):
-        number, place = divmod(number, len(axis))
-        settings.append(axis[place])
-    return tuple(reversed(settings))
+    members = list(itertools.product(*axes))
+    _refuse_equal(members)
+    return members
 
 
 def _values(key: str, node: yaml.Node) -> list[yaml.Node]:

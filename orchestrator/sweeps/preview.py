@@ -112,23 +112,17 @@ def _cost(sweep: PlannedSweep, cost: SweepCost) -> list[str]:
     most, left_out = ("at most ", "the queue") if cost.unknown else ("", "the queue, starts and stops")
     what = f"{several}, {most}{cost.node_hours:.3g} node-hours, {most}{duration(cost.wall_s)} without {left_out}"
     how = f"{cost.at_once} at once" if cost.at_once < len(sweep.members) else "all at once"
-    return [f"{'sweep':12}{what}, {how}", *(f"{'':12}{line}" for line in _parts(sweep, cost)), *_lanes(sweep)]
+    return [f"{'sweep':12}{what}, {how}", *(f"{'':12}{line}" for line in _parts(sweep, cost))]
 
 
 def _parts(sweep: PlannedSweep, cost: SweepCost) -> Iterator[str]:
-    """What the cost has in it, and what it lacks."""
+    """What the cost has in it, what it lacks, and how members that keep going are submitted."""
     if cost.unknown:
         yield f"by their time limits: {plain(cost.unknown)}"
-        return
-    if cost.at_once > 1 and schedulers.get(sweep.site.scheduler).traits.one_machine:
+    elif cost.at_once > 1 and schedulers.get(sweep.site.scheduler).traits.one_machine:
         yield "members that run at the same time share this machine, which makes each slower; that is not predicted"
-
-
-def _lanes(sweep: PlannedSweep) -> list[str]:
-    """How members that keep going are submitted."""
-    if not sweep.at_once or not any(member.plan.keeps_going for member in sweep.members):
-        return []
-    return [f"{'':12}members keep going: each waits for the end of the one {sweep.at_once} places before it"]
+    if sweep.at_once and any(member.plan.keeps_going for member in sweep.members):
+        yield f"members keep going: each waits for the end of the one {sweep.at_once} places before it"
 
 
 def as_json(sweep: PlannedSweep, cost: SweepCost) -> dict[str, Any]:

@@ -101,11 +101,10 @@ def _make(sweep: PlannedSweep, parts: Sequence[Batch], source: Path, origin: cre
                     part.make(unfinished.array(int(part.array.folder.name)))
             SweepRecord(tuple(member.settings for member in sweep.members), sweep.at_once).write(unfinished)
             unfinished.folder.rename(folder.folder)
-        except UserError:
+        except (OSError, SiteError, UserError) as error:
             index.forget_sweep([member.run for member in attempts])
-            raise
-        except (OSError, SiteError) as error:
-            index.forget_sweep([member.run for member in attempts])
+            if isinstance(error, UserError):
+                raise
             reason = error.strerror if isinstance(error, OSError) else error
             raise SiteError(f"{folder.folder}: the sweep cannot be made: {reason}") from None
 
