@@ -172,9 +172,8 @@ def _shared(nodes: Sequence[NodeFindings]) -> dict[str, str]:
 
 def _counted(nodes: Sequence[NodeFindings], *results: Judgement) -> Counter[str]:
     """How many hosts have one of these results in each check."""
-    return Counter(
-        check for node in nodes for check in {finding.check for finding in node.findings if finding.result in results}
-    )
+    of_hosts = ({finding.check for finding in node.findings if finding.result in results} for node in nodes)
+    return Counter(check for checks in of_hosts for check in checks)
 
 
 def _is_bad(finding: NodeFinding) -> bool:

@@ -41,6 +41,7 @@ OPENING_S = 20.0  # to reach the supervisor
 REST_S = 0.2  # between calls of an address
 
 Check = Callable[[], Iterable[NodeFinding]]
+Done = queue.Queue[tuple[str, list[NodeFinding]]]
 
 
 def main() -> None:
@@ -99,11 +100,9 @@ def alone(wanted: WantedNode, host: str) -> NodeFindings:
 
 def all_of(checks: dict[str, Check], limit_s: float) -> Iterator[NodeFinding]:
     """The findings of the checks, each made in its own thread. One that does not end in time is bad."""
-    done: queue.Queue[tuple[str, list[NodeFinding]]] = queue.Queue()
+    done: Done = queue.Queue()
     for name, check in checks.items():
-        threading.Thread(
-            target=lambda name=name, check=check: done.put((name, _made(name, check))), daemon=True
-        ).start()
+        threading.Thread(target=_make, args=(name, check, done), daemon=True).start()
     until_s, left = time.monotonic() + limit_s, dict.fromkeys(checks)
     while left:
         try:
@@ -115,11 +114,11 @@ def all_of(checks: dict[str, Check], limit_s: float) -> Iterator[NodeFinding]:
     yield from (NodeFinding(name, Judgement.BAD, f"no answer within {limit_s:g} s") for name in left)
 
 
-def _made(name: str, check: Check) -> list[NodeFinding]:
+def _make(name: str, check: Check, done: Done) -> None:
     try:
-        return list(check())
+        done.put((name, list(check())))
     except (TorusrunError, OSError, ValueError) as error:
-        return [NodeFinding(name, Judgement.SKIPPED, str(error))]
+        done.put((name, [NodeFinding(name, Judgement.SKIPPED, str(error))]))
 
 
 def _listener(wanted: WantedNode) -> socket.socket | None:

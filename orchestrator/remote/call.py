@@ -96,7 +96,6 @@ def answer(
     host: LoginHost,
     request: Mapping[str, Any],
     kind: Any,
-    content: Iterable[bytes] = (),
     limits: WaitLimits = USUAL,
     text: Callable[[str], str] = plain,
 ) -> Any:
@@ -104,7 +103,7 @@ def answer(
 
     `text` is applied to every string of it. Raises as `captured`, and UserError or SiteError with the reported problem.
     """
-    ended = checked(host, captured(host, request, content, limits))
+    ended = checked(host, captured(host, request, limits=limits))
     return received(host, kind, ended.out, text)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
+from torusrun.orchestrator.base.json_files import read_object
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.keys.load import site_file
 from torusrun.orchestrator.keys.paths import absolute
@@ -39,7 +40,6 @@ LOOK_S = 0.05
 POLL_S = 1.0
 ENDING_S = 60.0
 SKEW_S, LARGE_SKEW_S = 2.0, 30.0
-LARGEST_BYTES = 1 << 20
 
 
 def checks(name: str, site: Site, wait_s: float) -> Iterator[Check]:
@@ -72,9 +72,8 @@ def _tried(name: str, site: Site, folder: Path, wait_s: float) -> Iterator[Check
         is_gone = _removed(run)
     yield from judgement
     if not is_gone:
-        yield warning(
-            "job", f"run {run.run_id} is not over, and stays", f"`torusrun cancel {run.run_id}`, once it answers"
-        )
+        mend = f"`torusrun cancel {run.run_id}`, once it answers"
+        yield warning("job", f"run {run.run_id} is not over, and stays", mend)
 
 
 def _size(site: Site) -> tuple[int, float]:
@@ -165,11 +164,9 @@ class Talk:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        message = json.loads(private.read_bytes(path, LARGEST_BYTES))
-    except (OSError, ValueError):
-        return None
-    return message if isinstance(message, dict) else None
+    with contextlib.suppress(SiteError):
+        return read_object(path)
+    return None
 
 
 def judged(site: Site, nodes: int, talk: Talk, view: View, log: str) -> Iterator[Check]:

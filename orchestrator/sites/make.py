@@ -44,7 +44,10 @@ def make(name: str | None, choices: Choices, *, force: bool = False, compose: Co
     name, made = (compose or composed)(name, choices)
     place = _place(name)
     _free(place, force)
-    _check(made, place)
+    try:
+        read(Site, made, str(place))
+    except SpecError as error:  # the scheduler may report a strange name
+        raise SiteError(f"the values found here make no valid site: {error}") from None
     private.make(place.parent)
     written = Written(name, place, schema_line("site") + made)
     write_text(place, written.text)
@@ -129,11 +132,3 @@ def _place(name: str) -> Path:
 def _free(place: Path, force: bool) -> None:
     if place.exists() and not force:
         raise UserError(f"{place}: this site exists already; choose another NAME, or replace it with --force")
-
-
-def _check(made: str, place: Path) -> None:
-    """Raise SiteError if the file is not a valid site: the scheduler may report a strange name."""
-    try:
-        read(Site, made, str(place))
-    except SpecError as error:
-        raise SiteError(f"the values found here make no valid site: {error}") from None

@@ -101,9 +101,8 @@ def software_checks(site: Site, software: Software) -> Iterator[Check]:
     yield ok("environment", f"{python}: Python {answer['python']}")
     yield _torch(site, answer)
     mpi = which("mpirun", "mpiexec", environment=here.environment)
-    yield ok(
-        "MPI", f"{mpi}: {_version(mpi, here.environment)}" if mpi else "no mpirun on PATH: programs cannot call MPI"
-    )
+    version = f"{mpi}: {_version(mpi, here.environment)}" if mpi else "no mpirun on PATH: programs cannot call MPI"
+    yield ok("MPI", version)
 
 
 def _torch(site: Site, answer: Mapping[str, object]) -> Check:
