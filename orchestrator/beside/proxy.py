@@ -1,8 +1,8 @@
 """The ProxyCommand of an ssh client (`torusrun shell RUN --proxy`), which leads to an sshd beside a rank.
 
-The sshd (ssh_server.py) is started by the way of `shell`, has a new key for each connection, and lets in one key, which
-lies in a private folder of the client's machine. Its public key comes back by the same way, into a list of known hosts
-beside it. For a run on a login node the verb there starts the sshd, with a key of this machine.
+The sshd (ssh_server.py) is started by the way of `shell`, has a new key for each connection, and lets in a single key.
+That key lies in a private folder of the client's machine. The sshd's public key comes back by the same way, into a list
+of known hosts in that folder. For a run on a login node the verb there starts the sshd, with a key of this machine.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def main() -> None:
         except (OSError, SiteError) as error:
             return user.sendall(str(error).encode())
         user.sendall(public.encode())
-        with contextlib.suppress(OSError):  # one of both is gone
+        with contextlib.suppress(OSError):  # the client or the sshd is gone
             joined(link, user)
     os._exit(0)  # a thread may still wait for the user's side
 

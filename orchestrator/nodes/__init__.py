@@ -1,1 +1,1 @@
-"""The nodes of a site: checks before a start, and the memory of bad ones."""
+"""The nodes of an attempt: their checks, and those of their links, before the ranks start."""

@@ -125,7 +125,7 @@ REPAIRS = (
     "ecc_errors/channel_repair_pending", "ecc_errors/tpc_repair_pending", "gpu_reset_status/reset_required",
 )  # fmt: skip
 UNCORRECTED = re.compile(r".*_uncorrectable.*|double_bit")  # double_bit/total before driver 418
-LINK = re.compile(r"^\s+Link \d+: .*GB/s\s*$")  # of one that is not active: <inactive>
+LINK = re.compile(r"^\s+Link \d+: .*GB/s\s*$")  # of a link that is not active: <inactive>
 
 
 @dataclass(frozen=True)

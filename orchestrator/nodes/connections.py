@@ -152,7 +152,7 @@ AGAIN = 3
 
 
 def measured(nodes: Nodes, least_bytes_per_s: float | None, look: Callable[[], None]) -> list[MeasuredPair]:
-    """The pairs of all rounds. With two nodes and no limit there is nothing to compare, and nothing is measured."""
+    """The pairs of all rounds. Two nodes without a limit have nothing to compare with, so nothing is measured."""
     hosts = [host for host, report in nodes.reported.items() if report.address]
     if len(hosts) < 2 or (len(hosts) == 2 and least_bytes_per_s is None):
         return []

@@ -17,7 +17,7 @@ class Judgement(str, Enum):
 
     GOOD = "good"
     BAD = "bad"
-    SKIPPED = "skipped"  # it was not possible, or there is nothing to compare its value with
+    SKIPPED = "skipped"  # it was not possible, or its value has nothing to be compared with
 
 
 @dataclass(frozen=True)

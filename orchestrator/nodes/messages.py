@@ -104,8 +104,8 @@ class NodeReport:
 class Errand:
     """What a node shall do next.
 
-    With a `token` it measures with the partner that knows the same one: it calls `address`, or without an address waits
-    for the call. Otherwise it ends.
+    With a `token` it measures with the partner that knows the token, too: it calls `address`, or without an address
+    waits for the call. Otherwise it ends.
     """
 
     token: str = ""

@@ -142,7 +142,7 @@ class Preflight:
     def _wanted(self) -> WantedNode:
         """What a node should have, with the images that the ranks will use and their runtime.
 
-        A node's daemon starts enroot for Pyxis, with a PATH of its own: that one is not looked for.
+        A node's daemon starts enroot for Pyxis, with a PATH of its own, so enroot is not looked for.
         """
         site, images = self.plan.site, recorded.all_kept(self.run_folder).values()
         if not images:

@@ -87,7 +87,7 @@ def _is_here(entry: SentEntry, into: Below) -> bool:
 
 
 def _check_room(host: LoginHost, entries: Sequence[SentEntry], folder: Path) -> None:
-    """Raise SiteError if there is no room for the announced bytes."""
+    """Raise SiteError if the announced bytes have no room."""
     if any(entry.size_bytes < 0 for entry in entries):
         raise BadAnswer(f"{host.address}: it announces a file of less than 0 bytes")
     needed, free = sum(entry.size_bytes + BLOCK_BYTES for entry in entries), shutil.disk_usage(folder).free

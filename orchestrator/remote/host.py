@@ -28,7 +28,7 @@ class LoginHost:
     python: str = PYTHON
 
     def argv(self, command: str, *, terminal: bool = False, asks: bool = True) -> list[str]:
-        """The program that runs `command` there with its own streams. Without `asks` it asks the user nothing."""
+        """The program that runs `command` on the host with its own streams. Without `asks` it asks the user nothing."""
         if not self.by_ssh:
             if terminal:
                 raise UserError(f"{self.address}: only `ssh` has a terminal there, and fabric connects to this site")

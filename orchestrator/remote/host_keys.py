@@ -23,7 +23,7 @@ PORT = 22
 
 @dataclass(frozen=True)
 class HostKeys:
-    """The valid keys of a host, and its revoked ones. `known` has no revoked key."""
+    """The valid keys of a host, and its revoked keys. `known` has no revoked key."""
 
     known: tuple[paramiko.PKey, ...] = ()
     revoked: tuple[paramiko.PKey, ...] = ()

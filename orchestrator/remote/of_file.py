@@ -1,6 +1,6 @@
 """Verbs of a run file through a login node: the file, its site and its code are sent, and the usual verb runs there.
 
-A run's id is chosen here. So a repeated submission, after a lost answer, finds the run of the first one.
+A run's id is chosen here. So a submission that is repeated after a lost answer finds the run of the first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def submit(
 
 
 def again(known: Known) -> Known:
-    """Run `reproduce` of a run on its login node; the new run there. Raises as `submit` does."""
+    """Run `reproduce` of a run on its login node; the new run. Raises as `submit` does."""
     name = new_id(known.run.rsplit("-", 3)[0])
     request = call.words("reproduce", known.run, f"--id={name}", buffered=True)
     return _made(known.host, {**request, "id": name, "site_name": known.site}, (), [])
@@ -77,7 +77,7 @@ def run(
     site: str | None = None,
     settings: Sequence[str] = (),
 ) -> VerbOutput:
-    """Run `torusrun VERB FILE OPTIONS` on the login node, which makes no run; what it prints there.
+    """Run `torusrun VERB FILE OPTIONS` on the login node, which makes no run; its output.
 
     The output names the files of this machine. Raises UserError and SiteError.
     """
@@ -85,7 +85,7 @@ def run(
 
 
 def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:
-    """Run `torusrun VERB --site SITE OPTIONS` on the login node of a site; what it prints there. Raises SiteError."""
+    """Run `torusrun VERB --site SITE OPTIONS` on the login node of a site; its output. Raises SiteError."""
     site, file = load_site(name), site_file(name)
     sent = f"site/{file.stem}.yaml"
     request = call.words(verb, *options, f"--site={HERE}/{sent}", *_quiet(), buffered=True)

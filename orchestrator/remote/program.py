@@ -1,6 +1,6 @@
 """The program that a request starts on a login node: it gets what it needs, and its output is read.
 
-Its command is always the same, so that the shell there interprets no text of the user.
+Its command is always the same, so that the shell of the login node interprets no text of the user.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Take = Callable[[bytes], object]
 
 @dataclass(frozen=True)
 class WaitLimits:
-    """The most seconds until the program there begins, and from then to its end; `asks` lets ssh ask the user."""
+    """The most seconds until the program begins, and from then to its end; `asks` lets ssh ask the user."""
 
     login_s: float = LOGIN_S
     answer_s: float = LONGEST_S

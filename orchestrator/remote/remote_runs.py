@@ -90,7 +90,7 @@ def _read(path: Path) -> Known | None:
 
 
 def find(word: str) -> Known | None:
-    """The run on a login node that `word` names, as in `runs.index.find`; None if it names no run or a local one.
+    """The run on a login node that `word` names, as in `run.folder.index.find`; None for a local run or none.
 
     Raises UserError if it is the beginning of several ids.
     """

@@ -84,7 +84,7 @@ class Choices:
         return Chosen(self._asked(what, fitting, sensible), f"{source}: one of {len(fitting)}, chosen by you")
 
     def text(self, what: str, option: str, hint: str) -> Chosen:
-        """Free text that is needed. Raises UserError if no user can give it: there is no default for it."""
+        """Free text that is needed and has no default. Raises UserError if no user can give it."""
         if given := self.options.get(option):
             return Chosen(given, f"--{option}")
         if self.ask is None or self.yes:

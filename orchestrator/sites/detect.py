@@ -57,8 +57,8 @@ def named_scheduler(name: str) -> Reached:
 def reachable(say: Callable[[str], None]) -> list[Reached]:
     """The schedulers whose programs are on PATH and answer; this machine if no scheduler's program is on PATH.
 
-    Raises SiteError if there are programs but no scheduler answers. A login node whose scheduler is down must not count
-    as a machine without one: Slurm gives the same answer there as on a machine outside every cluster.
+    Raises SiteError if programs are on PATH but no scheduler answers. A login node whose scheduler is down must not
+    count as a machine without a scheduler: Slurm's answer is the same as on a machine outside every cluster.
     """
     answering, silent = [], []
     for name in schedulers.KNOWN:
@@ -107,7 +107,7 @@ class KnownCluster:
         return (SHIPPED / f"{self.name}.yaml").read_text(encoding="utf-8")
 
     def settings(self) -> Iterator[Setting]:
-        """The values of its site, each with the remark that stands behind it there."""
+        """The values of its site, each with the remark behind it."""
         behind = remarks(self._text)
         for key, value in self.values.items():
             remark = behind.get(key) or behind.get(key.partition(".")[0])  # a section may stand in one line

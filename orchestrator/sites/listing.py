@@ -37,7 +37,7 @@ COLUMNS: tuple[Column[ListedSite], ...] = (
 
 
 def listed() -> Table[ListedSite]:
-    """The user's sites, then the shipped ones without a namesake among the user's."""
+    """The user's sites, then the shipped sites without a namesake among the user's."""
     sites: dict[str, ListedSite] = {}
     for folder in site_folders():
         for path in sorted(folder.glob("*.yaml")):

@@ -93,14 +93,14 @@ class GridEngineEnvironment(ClusterEnvironment):
 
 
 def here() -> ClusterEnvironment:
-    """The environment for this job. submitit takes one per package, so a variable of the job selects it.
+    """The environment for this job. submitit takes a single class per package, so a variable of the job selects it.
 
-    Those for Slurm and this machine come with submitit; any other scheduler gets the common one.
+    Those for Slurm and this machine come with submitit; any other scheduler gets the common class.
     """
     name = os.environ.get("SUBMITIT_EXECUTOR", GridEngineEnvironment.scheduler)
     if name == PBSEnvironment.scheduler:
         return PBSEnvironment()
-    if ":" not in name:  # not one of a site's own
+    if ":" not in name:  # not a site's own class
         return GridEngineEnvironment()
     variables = {"job_id": schedulers.get(name).variables.job}
     other: type[ClusterEnvironment] = type("Other", (ClusterEnvironment,), {"scheduler": name, "_env": variables})

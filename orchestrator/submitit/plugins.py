@@ -185,7 +185,7 @@ def _carried(name: str, value: str) -> str:
     """A variable's value for the job. PYTHONPATH gets no relative entry: the job puts its directory last."""
     if name != "PYTHONPATH":
         return safe({name: value})[name]
-    entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty one is "."
+    entries = [os.path.normpath(entry) for entry in value.split(":")]  # an empty entry is "."
     return ":".join(os.path.join(os.getcwd(), entry) for entry in entries if entry != ".")
 
 
@@ -215,7 +215,7 @@ class GridEngineJob(ClusterJob[core.R]):
 
 
 class GridEngineExecutor(ClusterExecutor):
-    """Grid Engine: Univa's, Altair's and the open source ones."""
+    """Grid Engine: Univa's, Altair's and the open source versions."""
 
     cluster = GridEngine.name
     programs = ("qsub", "qconf")

@@ -138,7 +138,7 @@ def _copy_all(run: RunFolder, partial: Below, checkpoints: str, say: Say) -> set
 
 
 def _copy_checkpoints(run: RunFolder, source: Below, partial: Below, every: bool, say: Say) -> set[str]:
-    """Copy the newest complete checkpoint of a run, or `every` one, newest first; the copied files."""
+    """Copy the newest complete checkpoint of a run, or `every` checkpoint, newest first; the copied files."""
     copied: set[str] = set()
     if source.status(OF_CHECKPOINTS) is None:
         return copied

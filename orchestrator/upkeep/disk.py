@@ -16,7 +16,7 @@ def of_path(path: Path) -> int:
 
 
 def changed_s(path: Path) -> float:
-    """When a file, or anything in a folder, was changed last (of time.time()); 0.0 if nothing is there."""
+    """When a file, or anything in a folder, was changed last (of time.time()); 0.0 for a missing path."""
     return max((status.st_mtime for status in _below(path)), default=0.0)
 
 

@@ -32,8 +32,8 @@ def network() -> str:
 def ways(theirs: Iterable[str], their_network: str) -> tuple[str, ...]:
     """The addresses of `theirs` that reach the other machine from here, and no other machine.
 
-    If the other machine is this one, it is loopback: the kernel lets no other program listen on a port that is bound on
-    all addresses. Otherwise an address that this machine has too (172.17.0.1 of Docker, say) is left out: it reaches a
+    To this machine it is loopback: the kernel lets no other program listen on a port that is bound on all addresses.
+    To another machine, an address that this machine has too (172.17.0.1 of Docker, say) is left out: it reaches a
     program on this machine, which may be another user's.
     """
     if their_network == network():

@@ -48,7 +48,7 @@ def folder_checks(site: Site, *, job: bool) -> Iterator[Check]:
 
 
 def _try(folder: Path) -> None:
-    """Write a file there and remove it. Raises OSError if that fails."""
+    """Write a file into the folder and remove it. Raises OSError if that fails."""
     probe = folder / f".doctor.{os.getpid()}"
     private.write_bytes(probe, b"torusrun doctor\n")
     probe.unlink()

@@ -78,7 +78,7 @@ def _account(name: str, facts: ClusterFacts) -> Check:
 
 
 def _request(site: Site) -> Check:
-    """Whether the site has all values for a request for two nodes, or for one if there is only one."""
+    """Whether the site has all values for a request for two nodes, or for this machine alone."""
     scheduler = schedulers.get(site.scheduler)
     nodes = 1 if scheduler.traits.one_machine else 2
     try:
