@@ -124,6 +124,7 @@ def test_a_killed_host_ends_the_others_and_leaves_no_half_copy(cluster: Cluster,
     began = [cluster.start(number, HOSTS, gate=str(tmp_path / "gate")) for number in range(3)]
     cluster.at_the_gate("n2")
     began[1].kill()
+    began[1].wait()  # before that, the first host can still send it all that is left, and have a whole copy
     (tmp_path / "gate").touch()
     said = [heard(began[0]), heard(began[2])]
     assert [each["kind"] for each in said] == ["CutOffError"] * 2 and "n1" in said[0]["error"] + said[1]["error"]
