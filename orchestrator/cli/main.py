@@ -27,7 +27,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.environment import safe
 from torusrun.orchestrator.base.errors import DONE, SITE_FAILED, USER_MISTAKE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import printed, set_quiet
-from torusrun.orchestrator.cli.verb_list import VERBS, module_of, no_verb, parser_of, top_parser
+from torusrun.orchestrator.cli.verb_list import RESULTS, VERBS, module_of, no_verb, parser_of, top_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,25 +66,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
-    """Run the verb, and print its results as JSON if --json is given and the verb prints none itself.
-
-    A verb may print its own for some of its words alone (`prints_json`). If its run or its site is on a login node, the
-    verb runs there.
-    """
+    """Run the verb: on the login node of its run or its site, or here, with its RESULTS as JSON if --json is given."""
     from torusrun.orchestrator.cli import elsewhere  # imported late: the help needs it not
 
     if (code := elsewhere.run(words[0], words[1:], args)) is not None:
         return code
-    wanted = getattr(args, "results_as_json", False)
-    if getattr(args, "json", False) and not args.prints_json(args):
-        args.json, wanted = False, True
-    return _as_json(lambda: args.run(args)) if wanted else int(args.run(args))
+    prints_results = RESULTS.get(words[0])
+    if not (prints_results and args.json and prints_results(args)):
+        return int(args.run(args))
+    args.json = False
+    return _as_json(lambda: args.run(args))
 
 
 def _as_json(act: Callable[[], int]) -> int:
-    """Run a verb that has no JSON of its own, and print the lines that --quiet leaves, as ids and paths, as a list.
+    """Run a verb, and print the lines that --quiet leaves, such as ids and paths, as a list.
 
-    After an error, or on SIGTERM and SIGHUP, it is printed if it has any: a submitted run must not lose its id.
+    After an error, or on SIGTERM and SIGHUP, the list is printed unless empty: a submitted run must not lose its id.
     """
     import json
     from contextlib import redirect_stdout
@@ -128,8 +125,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if empty := _without_value(words):
         raise UserError(f"{empty}: its value is empty; write one, or leave it out")
     args = verb.parse_args(words)
-    args.command = command
-    args.run, args.prints_json = module.run, getattr(module, "prints_json", lambda args: True)
+    args.command, args.run = command, module.run
     return args
 
 

@@ -68,6 +68,15 @@ GROUPS = {
     },
 }
 WITHOUT_JSON = ("shell", "forward", "logs", "schema", "completion")  # a text, or what others write
+# By verb, whether --json prints its results, such as ids and paths, and no record of the verb's own.
+RESULTS: dict[str, Callable[[argparse.Namespace], bool]] = {
+    **dict.fromkeys(("cancel", "collect", "export", "hold", "report", "resume", "rm"), lambda args: True),
+    **dict.fromkeys(("run", "submit"), lambda args: not args.dry_run),
+    "data": lambda args: bool(args.what != "ls"),
+    "examples": lambda args: args.save is not None,
+    "image": lambda args: args.what not in ("ls", "inspect"),
+    "reproduce": lambda args: args.other is None,
+}
 VERBS = {verb: text for group in GROUPS.values() for verb, text in group.items()}
 MEANT = {  # words that users of other programs type for a verb
     "submit": "start launch queue enqueue sbatch qsub train create new execute",
@@ -203,7 +212,8 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     )
     module.arguments(parser)
     if verb not in WITHOUT_JSON and "--json" not in parser._option_string_actions:
-        parser.add_argument("--json", action="store_true", dest="results_as_json", help="as JSON: ids, or paths")
+        what = "as JSON: ids, or paths" if verb in RESULTS else "as JSON"
+        parser.add_argument("--json", action="store_true", help=what)
     parser.add_argument(
         "--quiet", "-q", action="store_true", help="print only the result, such as a run's id, and errors"
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torusrun.orchestrator.base.shown.numbers import between, duration, ms, size, thousands, with_bounds
 from torusrun.orchestrator.base.shown.table import Column, Table
@@ -50,19 +48,11 @@ def _days(value_s: float) -> str:
     return duration(value_s) if value_s < 2 * 86400 else f"{value_s / 86400:.0f} days"
 
 
-SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Predicted:
+class Predicted(NamedTuple):
     """A record for programs, and the same as lines for people."""
 
     record: dict[str, Any]
     lines: list[str]
-
-    def text(self, *, as_json: bool) -> str:
-        """The answer as a verb prints it."""
-        return json.dumps({"schema": SCHEMA, **self.record}, indent=1) if as_json else "\n".join(self.lines)
 
 
 def run(f: Forecast) -> Predicted:

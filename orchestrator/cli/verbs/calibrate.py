@@ -10,10 +10,9 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", metavar="RUN", dest="measured", help="use this finished measuring run instead of a new one"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,12 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
     folder = _measured(args)
     place, measured = keep(args.file, folder, site=args.site, settings=args.settings)
-    print(
-        json.dumps({"schema": 1, "kept": str(place), **measured.as_json()}, indent=1)
-        if args.json
-        else words(place, measured)
-    )
-    return DONE
+    return shared_arguments.show(args, {"kept": str(place), **measured.as_json()}, words(place, measured))
 
 
 def _measured(args: argparse.Namespace) -> RunFolder:

@@ -11,24 +11,18 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, SiteError, UserError, explained
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from torusrun.training.data.packed_file import Source
 
 NPM_S = 3600.0  # 139 MB over a slow line
-
-
-def prints_json(args: argparse.Namespace) -> bool:
-    """Whether these words print JSON of their own."""
-    return bool(args.what == "ls")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,25 +39,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.keys.paths import absolute
+    from torusrun.orchestrator.show.catalogue import data_sets
 
     into = absolute(args.into) if args.into else None
     if args.what == "get":
         return _get(args, into)
     if args.name or args.from_:
         raise UserError("ls takes no NAME and no --from: `torusrun data get NAME` prepares a data set")
-    return _list(into, as_json=args.json)
-
-
-def _list(into: Path | None, *, as_json: bool) -> int:
-    from torusrun.orchestrator.base.terminal.output import width
-    from torusrun.orchestrator.show.catalogue import data_sets
-
-    table = data_sets(into)
-    if as_json:
-        print(json.dumps({"schema": 1, "data_sets": table.as_json()}, indent=1))
-    else:
-        print("\n".join(table.lines(width(sys.stdout))))
-    return DONE
+    return shared_arguments.show_table(args, "data_sets", data_sets(into))
 
 
 def _get(args: argparse.Namespace, into: Path | None) -> int:
@@ -94,7 +77,8 @@ def _get(args: argparse.Namespace, into: Path | None) -> int:
                     packed_file.prepare(source, _fetched(source, Path(folder)), place)
     except ConfigError as error:
         raise UserError(str(error)) from None
-    result(str(path), f"{source.name}: {path}, for `data: {source.name}` in a run file" + _option(into))
+    option = f", with `options: {{root: {into}}}`" if into else ""
+    result(str(path), f"{source.name}: {path}, for `data: {source.name}` in a run file{option}")
     return DONE
 
 
@@ -106,10 +90,6 @@ def _source(name: str | None) -> Source:
         which = f"there is no data set {name!r}" if name else "which data set? Write `torusrun data get NAME`"
         raise UserError(f"{which} (known: {', '.join(SOURCES)}){did_you_mean(name or '', SOURCES)}")
     return SOURCES[name]
-
-
-def _option(into: Path | None) -> str:
-    return f", with `options: {{root: {into}}}`" if into else ""
 
 
 def _fetched(source: Source, folder: Path) -> Path:

@@ -29,7 +29,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.site(parser)
     wait = "submit a small job as well, and wait so long for it; default: 10m"
     parser.add_argument("--job", metavar="TIME", nargs="?", const="10m", help=wait)
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import DONE, UserError, explained
 from torusrun.orchestrator.base.shipped import examples, shipped
 from torusrun.orchestrator.base.terminal.remarks import result
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 SKILL = """---
 name: torusrun
@@ -33,11 +34,6 @@ description: >-
 """
 
 
-def prints_json(args: argparse.Namespace) -> bool:
-    """Whether these words print JSON of their own."""
-    return args.save is None
-
-
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="EXAMPLE", nargs="?", help="the example to print; default: list all")
     parser.add_argument("--save", metavar="FILE", help="write the example into the new FILE instead of printing it")
@@ -46,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = examples()
+    known = examples()
     if args.skill:
         if args.name or args.save:
             raise UserError("--skill prints a file of its own: leave out the example and --save")
@@ -55,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
     if args.name is None:
         if args.save is not None:
             raise UserError("--save writes one example: write its name before it")
-        return _list(found, as_json=args.json)
-    if args.name not in found:
+        return _list(args, known)
+    if args.name not in known:
         from torusrun.training.recipe.near import did_you_mean
 
-        known = f"known: {', '.join(found)}"
-        raise UserError(f"there is no example {args.name!r} ({known}){did_you_mean(args.name, found)}")
-    path, text = found[args.name], found[args.name].read_text(encoding="utf-8")
+        names = f"known: {', '.join(known)}"
+        raise UserError(f"there is no example {args.name!r} ({names}){did_you_mean(args.name, known)}")
+    path, text = known[args.name], known[args.name].read_text(encoding="utf-8")
     if args.save is not None:
         _save(path, text, args.save)
     elif args.json:
@@ -77,15 +73,11 @@ def _skill() -> str:
     return SKILL + re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", page)
 
 
-def _list(known: Mapping[str, Path], *, as_json: bool) -> int:
+def _list(args: argparse.Namespace, known: Mapping[str, Path]) -> int:
     about = {name: _about(path.read_text(encoding="utf-8")) for name, path in known.items()}
-    if as_json:
-        rows = [{"name": name, "about": text} for name, text in about.items()]
-        print(json.dumps({"schema": 1, "examples": rows}, indent=1))
-    else:
-        width = max(map(len, about))
-        print("\n".join(f"{name:{width}}  {text}" for name, text in about.items()))
-    return DONE
+    rows, width = [{"name": name, "about": text} for name, text in about.items()], max(map(len, about))
+    lines = (f"{name:{width}}  {text}" for name, text in about.items())
+    return shared_arguments.show(args, {"examples": rows}, "\n".join(lines))
 
 
 def _about(text: str) -> str:

@@ -12,16 +12,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
-from torusrun.orchestrator.base.errors import DONE
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
     parser.add_argument("--attempt", metavar="N", type=int, help="an earlier one; default: the newest")
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,5 +27,4 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.show.logs.files import logs
 
     explanation = explained(logs(find(args.run_id), args.attempt))
-    print(json.dumps({"schema": 1, **explanation.as_json()}, indent=1) if args.json else "\n".join(explanation.lines()))
-    return DONE
+    return shared_arguments.show(args, explanation.as_json(), "\n".join(explanation.lines()))

@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.keys.site import Site
 
 
-def prints_json(args: argparse.Namespace) -> bool:
-    """True if this command line prints JSON of its own."""
-    return args.what in ("ls", "inspect")
-
-
 WHAT = {
     "build": "build an image, unless the cache has it",
     "ls": "list the built images",

@@ -14,14 +14,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.base.shown.table import Table
@@ -84,17 +83,12 @@ def _site(args: argparse.Namespace) -> Site | None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.base.terminal.output import width
     from torusrun.orchestrator.run.bad_nodes import memory
     from torusrun.orchestrator.run.folder.shown_plan import site_name
 
     name = site_name(args.site)
     table = _table([node for node in memory.blamed() if name in ("", node.site)], time.time())
-    if args.json:
-        print(json.dumps({"schema": 1, "nodes": table.as_json()}, indent=1))
-    else:
-        print("\n".join(table.lines(width(sys.stdout))) if table.rows else "no host was blamed")
-    return DONE
+    return shared_arguments.show_table(args, "nodes", table, "no host was blamed")
 
 
 def _table(nodes: Sequence[BlamedNode], now_s: float) -> Table[BlamedNode]:

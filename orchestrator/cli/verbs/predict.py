@@ -12,7 +12,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import DONE, UserError
+from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
@@ -38,27 +38,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--nodes", metavar="N,M", help="a table of the run on these numbers of nodes, each with its best grid"
     )
     several.add_argument("--grids", action="store_true", help="a table of the run on each grid of its ranks")
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
+    with busy("computing"):
+        predicted = _predicted(args)
+    return shared_arguments.show(args, predicted.record, "\n".join(predicted.lines))
+
+
+def _predicted(args: argparse.Namespace) -> Predicted:
     from torusrun.orchestrator.predict.words import run
     from torusrun.orchestrator.run.plan.forecast import forecast_of, named_hosts
     from torusrun.orchestrator.run.plan.plan import plan
 
-    with busy("computing"):
-        any_grid = ["grid=auto"] if args.nodes or args.grids else []
-        planned = plan(args.file, site=args.site, settings=[*args.settings, *any_grid])
-        if planned.run.command:
-            print(_of_command(args, planned).text(as_json=args.json))
-            return DONE
-        if args.nodes or args.grids:
-            print(_compared(args, planned).text(as_json=args.json))
-            return DONE
-        hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
-        predicted = run(forecast_of(planned, hosts, _otherwise(args)))
-    print(predicted.text(as_json=args.json))
-    return DONE
+    any_grid = ["grid=auto"] if args.nodes or args.grids else []
+    planned = plan(args.file, site=args.site, settings=[*args.settings, *any_grid])
+    if planned.run.command:
+        return _of_command(args, planned)
+    if any_grid:
+        return _compared(args, planned)
+    hosts = named_hosts(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
+    return run(forecast_of(planned, hosts, _otherwise(args)))
 
 
 def _otherwise(args: argparse.Namespace) -> Otherwise:

@@ -9,17 +9,14 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
-from torusrun.orchestrator.base.errors import DONE, UserError
-
-SCHEMA = 1
+from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="show", nargs="?", help="show one recipe; default: list all")
     parser.add_argument("name", metavar="RECIPE", nargs="?", help="the recipe to show")
-    parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,11 +27,9 @@ def run(args: argparse.Namespace) -> int:
     if args.what not in (None, "show"):
         raise UserError(f"{args.what!r} is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`")
     if args.what is None:
-        print(json.dumps({"schema": SCHEMA, **recipes_as_json()}, indent=1) if args.json else recipes())
-        return DONE
+        return shared_arguments.show(args, recipes_as_json(), recipes())
     if args.name not in names():
         which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"
         raise UserError(f"{which} (known: {', '.join(names())}){did_you_mean(args.name or '', names())}")
     shown = ShownRecipe(load(args.name))
-    print(json.dumps({"schema": SCHEMA, **shown.as_json()}, indent=1) if args.json else shown.as_text())
-    return DONE
+    return shared_arguments.show(args, shown.as_json(), shown.as_text())

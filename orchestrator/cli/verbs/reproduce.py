@@ -13,7 +13,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from torusrun.orchestrator.base.errors import DONE
@@ -23,11 +22,6 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run
-
-
-def prints_json(args: argparse.Namespace) -> bool:
-    """True if this command line prints JSON of its own."""
-    return args.other is not None
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.cli.api import open_run
 
     if args.other is not None:
-        return _compare(open_run(args.run_id), open_run(args.other), as_json=args.json)
+        return _compare(args, open_run(args.run_id), open_run(args.other))
     original = open_run(args.run_id)
     new = _submitted(original, args)
     printed(new.id)
@@ -53,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     code = follow_to_end(new)
     if not is_quiet():
-        _compare(original, new, as_json=False)
+        _compare(args, original, new)
     return code
 
 
@@ -72,19 +66,15 @@ def _submitted(original: Run, args: argparse.Namespace) -> Run:
         raise
 
 
-def _compare(one: Run, other: Run, *, as_json: bool) -> int:
+def _compare(args: argparse.Namespace, run: Run, other: Run) -> int:
     """Print the comparison of two runs of one machine."""
     from torusrun.orchestrator.base.terminal.plain import plain
     from torusrun.orchestrator.cli.api import RunThere
     from torusrun.orchestrator.show.origin import compare
 
-    if isinstance(one, RunThere):
+    if isinstance(run, RunThere):
         from torusrun.orchestrator.cli import elsewhere
 
-        return elsewhere.compare(one.known, other.id)
-    comparison = compare(one.folder, other.folder)
-    if as_json:
-        print(json.dumps({"schema": 1, **comparison.as_json()}, indent=1))
-    else:
-        print(plain(f"{comparison.runs[1]}: {comparison.words}"))
-    return DONE
+        return elsewhere.compare(run.known, other.id)
+    comparison = compare(run.folder, other.folder)
+    return shared_arguments.show(args, comparison.as_json(), plain(f"{comparison.runs[1]}: {comparison.words}"))

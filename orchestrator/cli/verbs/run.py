@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.keys.typed_run import Option, TypedRun
 
 TAKES_A_COMMAND = True
-prints_json = submit.prints_json
 MOST_NAME = 63  # characters
 RUNS_A_SCRIPT = re.compile(r"(python[0-9.]*|(ba|da|k|z)?sh)")
 

@@ -1,16 +1,19 @@
-"""The arguments that several verbs share."""
+"""The arguments that several verbs share, and the answers to --json."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+import json
+import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.keys.paths import absolute, decoded, expanded, read_bytes
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.base.shown.table import Table
     from torusrun.orchestrator.keys.site import Site
     from torusrun.orchestrator.run.attempts.create import Origin
     from torusrun.orchestrator.run.state.selection import Selection
@@ -18,6 +21,20 @@ if TYPE_CHECKING:
 LARGEST_BYTES = 64_000_000  # of a file with hosts
 MOST_IMAGES = 1_000_000_000  # of a GPU, in a step or a second
 RUN = "a run's id, the start of its id, its folder, or 'last'; last~1 is the one before"
+
+
+def show(args: argparse.Namespace, record: Mapping[str, Any], text: str) -> int:
+    """Print the record with --json, or else the text; returns DONE."""
+    print(json.dumps({"schema": 1, **record}, indent=1) if args.json else text)
+    return DONE
+
+
+def show_table(args: argparse.Namespace, name: str, table: Table[Any], none: str = "") -> int:
+    """Print the table, or `none` without a row; with --json its rows under this name. Returns DONE."""
+    from torusrun.orchestrator.base.terminal.output import width
+
+    text = "\n".join(table.lines(width(sys.stdout))) if table.rows or not none else none
+    return show(args, {name: table.as_json()}, text)
 
 
 def run_file(parser: argparse.ArgumentParser) -> None:

@@ -9,23 +9,15 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
-from torusrun.orchestrator.base.errors import DONE
+from torusrun.orchestrator.cli.verbs import shared_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    """It has none of its own."""
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.base.terminal.output import width
     from torusrun.orchestrator.sites.listing import listed
 
-    table = listed()
-    if args.json:
-        print(json.dumps({"schema": 1, "sites": table.as_json()}, indent=1))
-    else:
-        print("\n".join(table.lines(width(sys.stdout))))
-    return DONE
+    return shared_arguments.show_table(args, "sites", listed())

@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from torusrun.orchestrator.sweeps.plans import PlannedSweep
 
 
-def prints_json(args: argparse.Namespace) -> bool:
-    """True if this command line prints JSON of its own."""
-    return bool(args.dry_run)
-
-
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
     shared_arguments.keys(parser)
