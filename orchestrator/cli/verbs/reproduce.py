@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from torusrun.orchestrator.base.errors import DONE
 from torusrun.orchestrator.base.process import NoAnswer
 from torusrun.orchestrator.base.terminal.remarks import is_quiet, printed
-from torusrun.orchestrator.cli.verbs import shared_arguments
+from torusrun.orchestrator.cli.verbs import shared_arguments, watch
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.cli.handle import Run
@@ -43,9 +43,7 @@ def run(args: argparse.Namespace) -> int:
     printed(new.id)
     if not args.wait:
         return DONE
-    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
-
-    code = follow_to_end(new)
+    code = watch.follow_to_end(new)
     if not is_quiet():
         _compare(args, original, new)
     return code

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.base.terminal.remarks import result
-from torusrun.orchestrator.cli.verbs import chosen, shared_arguments
+from torusrun.orchestrator.cli.verbs import chosen, shared_arguments, watch
 from torusrun.training.counted import counted
 
 if TYPE_CHECKING:
@@ -58,17 +58,10 @@ def _resume_sweep(args: argparse.Namespace) -> int:
     if args.held or args.new_image:
         raise UserError("members of a sweep are resumed with --in or --new-image one by one: name one of them")
     sweep = open_sweep(args.run_ids[0])
-    resumed = sweep.resume(
-        time=args.time, nodes=args.nodes, grid=args.grid, exclude=args.exclude, memory=args.mem,
-        force=args.force,
-    )  # fmt: skip
+    resumed = sweep.resume(**_changes(args))
     members = f"{counted(len(resumed), 'member')} of {sweep.id} resumed"
     result("\n".join(run.id for run in resumed), f"{members}: {', '.join(run.id for run in resumed)}")
-    if not args.wait:
-        return DONE
-    from torusrun.orchestrator.cli.verbs.watch import follow_sweep_to_end
-
-    return follow_sweep_to_end(sweep)
+    return watch.follow_to_end(sweep) if args.wait else DONE
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,13 +71,9 @@ def run(args: argparse.Namespace) -> int:
     if len(runs) > 1 and args.wait:
         raise UserError("--wait follows one run: leave it out, and use `torusrun watch`")
     if len(runs) != 1:
-        return chosen.complained(chosen.refused(lambda one: _resume(one, args), runs))
+        return chosen.complained(chosen.refused(lambda run: _resume(run, args), runs))
     _resume(runs[0], args)
-    if not args.wait:
-        return DONE
-    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
-
-    return follow_to_end(runs[0])
+    return watch.follow_to_end(runs[0]) if args.wait else DONE
 
 
 def _names_sweep(word: str) -> bool:
@@ -110,16 +99,13 @@ def _may(view: View) -> bool:
     return view.state.over and view.state is not State.COMPLETED
 
 
-def _resume(one: Run, args: argparse.Namespace) -> None:
-    checkpoint = one.resume(
-        time=args.time,
-        nodes=args.nodes,
-        grid=args.grid,
-        exclude=args.exclude,
-        memory=args.mem,
-        force=args.force,
-        new_image=args.new_image,
-        held=args.held,
-    )
+def _resume(run: Run, args: argparse.Namespace) -> None:
+    checkpoint = run.resume(**_changes(args), new_image=args.new_image, held=args.held)
     origin = checkpoint.name if checkpoint else "the beginning: it has no complete checkpoint"
-    result(one.id, f"{one.id} resumes from {origin}")
+    result(run.id, f"{run.id} resumes from {origin}")
+
+
+def _changes(args: argparse.Namespace) -> dict[str, Any]:
+    """The changes that a run and a sweep can be resumed with."""
+    options = {"time": args.time, "nodes": args.nodes, "grid": args.grid, "exclude": args.exclude}
+    return {**options, "memory": args.mem, "force": args.force}

@@ -15,7 +15,8 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import DONE, UserError
 from torusrun.orchestrator.base.process import NoAnswer
@@ -27,6 +28,7 @@ SOONEST = "soonest"  # in place of a site's name
 MOST_NOTES = 3  # on the members of a sweep
 
 if TYPE_CHECKING:
+    from torusrun.orchestrator.cli.handle import Run, Sweep
     from torusrun.orchestrator.run.plan.plan import Plan
     from torusrun.orchestrator.run.state.awaited import Awaited
     from torusrun.orchestrator.sweeps.plans import PlannedSweep
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     later = bool(args.after or args.after_any or args.held)
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if args.dry_run:
-        return _show_there(args, planned) if planned.site.host else _dry_run(args, planned)
+        return _dry_run(args, planned)
     for note in notes(planned) if not planned.site.host else ():  # else they are said there
         say(f"note: {note}")
     from torusrun.orchestrator.cli.api import submit  # imported late: a dry run does without handles of runs
@@ -100,11 +102,7 @@ def run(args: argparse.Namespace) -> int:
         printed(planned.run_id)
         raise
     printed(submitted.id)
-    if not args.wait:
-        return DONE
-    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
-
-    return follow_to_end(submitted)
+    return _followed(args, submitted)
 
 
 def _choose(args: argparse.Namespace) -> None:
@@ -128,7 +126,7 @@ def _sweep(args: argparse.Namespace) -> int:
     options = {"site": args.site, "settings": args.settings, "values": args.sweep}
     planned = plan_sweep(args.file, later=bool(args.after or args.after_any), sweep_id=args.id, **options)
     if args.dry_run:
-        return _show_sweep_there(args, planned) if planned.site.host else _dry_run_of_sweep(args, planned)
+        return _dry_run_of_sweep(args, planned)
     texts = list(dict.fromkeys(note for member in planned.members for note in notes(member.plan)))
     more = [f"and {counted(len(texts) - MOST_NOTES, 'more note')} on other members"] if texts[MOST_NOTES:] else []
     for note in [*texts[:MOST_NOTES], *more] if not planned.site.host else ():
@@ -140,75 +138,40 @@ def _sweep(args: argparse.Namespace) -> int:
         printed(planned.folder.sweep_id)
         raise
     printed(submitted.id)
+    return _followed(args, submitted)
+
+
+def _followed(args: argparse.Namespace, submitted: Run | Sweep) -> int:
+    """With --wait, follow what was submitted to its end; returns the exit code."""
     if not args.wait:
         return DONE
-    from torusrun.orchestrator.cli.verbs.watch import follow_sweep_to_end
+    from torusrun.orchestrator.cli.verbs.watch import follow_to_end
 
-    return follow_sweep_to_end(submitted)
+    return follow_to_end(submitted)
 
 
 def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
     """Print the members of a sweep, and the script and the command for each of its arrays; or the scripts alone."""
-    from torusrun.orchestrator.base import private
+    if planned.site.host:
+        from torusrun.orchestrator.sweeps.plans import one_of
+
+        return _dry_run_there(args, one_of(planned))
     from torusrun.orchestrator.cli.dry_run_of_sweep import as_json, scripts, text
 
-    if args.json:
-        import json
-
-        print(json.dumps(as_json(planned, args.after, args.after_any), indent=1))
-    elif is_quiet():
-        print(scripts(planned, args.after, args.after_any), end="")
-    else:
-        print(private.plain(text(planned, args.after, args.after_any)), end="")
-    return DONE
-
-
-def _show_there(args: argparse.Namespace, planned: Plan) -> int:
-    """Print the dry run that the login node of the run's site makes."""
-    from torusrun.orchestrator.cli.elsewhere import shown
-    from torusrun.orchestrator.remote import of_file
-
-    options = _options_there(args, planned)
-    return shown(of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings))
-
-
-def _show_sweep_there(args: argparse.Namespace, planned: PlannedSweep) -> int:
-    """Print the dry run of a sweep that the login node of its site makes."""
-    from torusrun.orchestrator.cli.elsewhere import shown
-    from torusrun.orchestrator.remote import of_file
-    from torusrun.orchestrator.sweeps.plans import one_of
-
-    one = one_of(planned)
-    options = [*_options_there(args, one), *(f"--sweep={value}" for value in args.sweep)]
-    return shown(of_file.run("submit", one, args.file, options, site=args.site, settings=args.settings))
-
-
-def _options_there(args: argparse.Namespace, planned: Plan) -> list[str]:
-    """The options of a dry run that the login node makes."""
-    from torusrun.orchestrator.remote import remote_runs
-    from torusrun.orchestrator.remote.host import of
-
-    flags = {"dry-run": True, "ask": args.ask, "json": args.json}
-    options = [f"--{name}" for name, given in flags.items() if given]
-    return [*options, *remote_runs.awaited_on(of(planned.site), args.after, args.after_any)]
+    awaited = (planned, args.after, args.after_any)
+    return _show(args, lambda: as_json(*awaited), lambda: scripts(*awaited), lambda: text(*awaited))
 
 
 def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
-    import json
-
-    from torusrun.orchestrator.base import private
+    """Print the job of a run, and the programs of its ranks; or the script alone."""
+    if planned.site.host:
+        return _dry_run_there(args, planned)
     from torusrun.orchestrator.cli.dry_run import as_json, dry_run, text
     from torusrun.orchestrator.schedulers import client
 
     shown = dry_run(planned, _awaited(args, planned) if args.after or args.after_any else ())
     answer = client.of(shown.plan.site).ask(shown.script, shown.request) if args.ask else None
-    if args.json:
-        print(json.dumps(as_json(shown, answer), indent=1))
-    elif is_quiet():
-        print(shown.script, end="")
-    else:
-        print(private.plain(text(shown, answer)), end="")
-    return DONE
+    return _show(args, lambda: as_json(shown, answer), lambda: shown.script, lambda: text(shown, answer))
 
 
 def _awaited(args: argparse.Namespace, planned: Plan) -> list[Awaited]:
@@ -216,3 +179,31 @@ def _awaited(args: argparse.Namespace, planned: Plan) -> list[Awaited]:
     from torusrun.orchestrator.run.state.awaited import to_wait_for
 
     return to_wait_for(planned.site.scheduler, args.after, args.after_any)
+
+
+def _show(
+    args: argparse.Namespace, record: Callable[[], dict[str, Any]], script: Callable[[], str], text: Callable[[], str]
+) -> int:
+    """Print a dry run: its record with --json, its script with --quiet, otherwise its text."""
+    import json
+
+    from torusrun.orchestrator.base import private
+
+    if args.json:
+        print(json.dumps(record(), indent=1))
+    else:
+        print(script() if is_quiet() else private.plain(text()), end="")
+    return DONE
+
+
+def _dry_run_there(args: argparse.Namespace, planned: Plan) -> int:
+    """Print the dry run of a run or a sweep that the login node of its site makes."""
+    from torusrun.orchestrator.cli.elsewhere import shown
+    from torusrun.orchestrator.remote import of_file, remote_runs
+    from torusrun.orchestrator.remote.host import of
+
+    flags = {"dry-run": True, "ask": args.ask, "json": args.json}
+    options = [f"--{name}" for name, given in flags.items() if given]
+    options += remote_runs.awaited_on(of(planned.site), args.after, args.after_any)
+    options += [f"--sweep={value}" for value in args.sweep]
+    return shown(of_file.run("submit", planned, args.file, options, site=args.site, settings=args.settings))

@@ -120,24 +120,14 @@ def _complain(views: Sequence[View]) -> None:
             warn(f"{view.run} is {view.state.value}: {view.reason}")
 
 
-def follow_sweep_to_end(sweep: Sweep) -> int:
-    """Show the members of a sweep until they are over; returns the exit code for their outcome."""
-    from torusrun.orchestrator.cli.api import SweepThere
+def follow_to_end(submitted: Run | Sweep) -> int:
+    """Show a run, or the members of a sweep, until all are over; returns the exit code for their outcome."""
+    from torusrun.orchestrator.cli.api import RunThere, Sweep, SweepThere
 
-    if isinstance(sweep, SweepThere):
+    if isinstance(submitted, RunThere | SweepThere):
         from torusrun.orchestrator.cli import elsewhere
         from torusrun.orchestrator.remote import remote_runs
 
-        return elsewhere.follow(remote_runs.members(sweep.known))
-    return _outcome(_follow(sweep.folders))
-
-
-def follow_to_end(run: Run) -> int:
-    """Show one run until it is over, then its table; returns the exit code for its outcome."""
-    from torusrun.orchestrator.cli.api import RunThere
-
-    if isinstance(run, RunThere):
-        from torusrun.orchestrator.cli import elsewhere
-
-        return elsewhere.follow([run.known])
-    return _outcome(_follow([run.folder]))
+        is_run = isinstance(submitted, RunThere)
+        return elsewhere.follow([submitted.known] if is_run else remote_runs.members(submitted.known))
+    return _outcome(_follow(submitted.folders if isinstance(submitted, Sweep) else [submitted.folder]))
