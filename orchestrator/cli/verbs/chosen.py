@@ -1,12 +1,11 @@
-"""The runs on which a verb acts: named one by one, or selected by patterns and filters. Then it asks before it acts."""
+"""The runs on which a verb acts: named by its user, or selected by patterns and filters. It asks before it acts."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from torusrun.orchestrator.base.errors import DONE, TorusrunError, UserError
 from torusrun.orchestrator.base.terminal.remarks import progress
@@ -22,11 +21,8 @@ RUNS = f"{shared_arguments.RUN}; a sweep's id, for its members; or a pattern as 
 SHOWN = 20  # runs in a question
 YES = ("y", "yes")
 
-One = TypeVar("One")
 
-
-@dataclass(frozen=True)
-class Meant:
+class Meant(NamedTuple):
     """The runs that were chosen; `named` says that the user named each of them, so that no question is needed."""
 
     runs: Sequence[RunFolder]
@@ -128,7 +124,7 @@ def confirmed(what: str, *, yes: bool) -> bool:
     return sys.stdin.readline().strip().lower() in YES
 
 
-def refused(act: Callable[[One], None], runs: Iterable[One]) -> list[TorusrunError]:
+def refused(act: Callable[[Run], None], runs: Iterable[Run]) -> list[TorusrunError]:
     """Act on each of these runs; the errors of those that refuse it."""
     errors = []
     for run in runs:

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
     parser.add_argument("into", metavar="FOLDER", help="the folder to create")
-    parser.add_argument(
-        "--checkpoints",
-        choices=("newest", "all", "none"),
-        help="which checkpoints to copy; default: newest",
-    )
+    which = "which checkpoints to copy; default: newest"
+    parser.add_argument("--checkpoints", choices=("newest", "all", "none"), help=which)
     parser.add_argument("--only", metavar="PATTERNS", help="copy only these files, as in 'checkpoints/last,*.csv'")
 
 

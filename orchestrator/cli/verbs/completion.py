@@ -75,7 +75,7 @@ def words(typed: Sequence[str]) -> list[str]:
     joined = f"{word.partition('=')[0]}=" if word.startswith("--") and "=" in word else ""
     if joined:
         before, word = [*before, joined[:-1]], word.removeprefix(joined)
-    return [f"{joined}{found}" for found in dict.fromkeys(_possible(before, word)) if found.startswith(word)]
+    return [f"{joined}{answer}" for answer in dict.fromkeys(_possible(before, word)) if answer.startswith(word)]
 
 
 def _possible(before: Sequence[str], word: str) -> Iterator[str]:

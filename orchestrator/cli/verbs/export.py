@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
     parser.add_argument("into", metavar="FOLDER", help="the folder for the files, which may exist")
-    parser.add_argument(
-        "--as",
-        dest="kind",
-        choices=("csv", "tensorboard"),
-        default="csv",
-        help="the format of the files; default: %(default)s",
-    )
+    kind = "the format of the files; default: %(default)s"
+    parser.add_argument("--as", dest="kind", choices=("csv", "tensorboard"), default="csv", help=kind)
 
 
 def run(args: argparse.Namespace) -> int:

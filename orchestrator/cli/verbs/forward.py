@@ -22,16 +22,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
     what = "the port on that node, such as 6006 for TensorBoard; or a role, for its own port on its own node"
     parser.add_argument("port", metavar="PORT", type=_port, help=what)
-    parser.add_argument(
-        "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
-    )
-    shared_arguments.role(parser)
-    parser.add_argument(
-        "--listen",
-        metavar="[ADDRESS:]PORT",
-        default="",
-        help="the local port; default: PORT of 127.0.0.1, or a free one if that is in use",
-    )
+    shared_arguments.rank(parser)
+    listen = "the local port; default: PORT of 127.0.0.1, or a free one if that is in use"
+    parser.add_argument("--listen", metavar="[ADDRESS:]PORT", default="", help=listen)
     parser.usage = "torusrun forward [-h] [--rank N] [--role NAME] [--listen [ADDRESS:]PORT] RUN PORT"
 
 

@@ -20,12 +20,8 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_file(parser)
     parser.add_argument("--time", metavar="DURATION", help="how long to hold it, as in 2h; default: the file's `time`")
-    parser.add_argument(
-        "--idle",
-        metavar="DURATION",
-        default="20m",
-        help="give it back after this long without a running attempt; default: %(default)s",
-    )
+    idle = "give it back after this long without a running attempt; default: %(default)s"
+    parser.add_argument("--idle", metavar="DURATION", default="20m", help=idle)
     parser.add_argument("--name", metavar="NAME", help="beginning of its id; default: held- and the run's name")
     parser.add_argument("--wait", action="store_true", help="wait until it is held")
     shared_arguments.chosen_elsewhere(parser)

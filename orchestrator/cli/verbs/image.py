@@ -33,6 +33,7 @@ from torusrun.orchestrator.cli.verbs import shared_arguments
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from torusrun.orchestrator.base.shown.table import Table
     from torusrun.orchestrator.images.builds.cache import Cache, CachedImage
     from torusrun.orchestrator.keys.site import Site
 
@@ -68,13 +69,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wheelhouse", metavar="DIR", help="build: take Python packages only from this folder")
     parser.add_argument("--offline", action="store_true", help="build: use no network")
-    parser.add_argument(
-        "--locked",
-        metavar="LOCK",
-        nargs="?",
-        const="",
-        help="build: install the versions of this lock, a copy of the 'lock' of `inspect`; default: IMAGE.lock",
-    )
+    locked = "build: install the versions of this lock, a copy of the 'lock' of `inspect`; default: IMAGE.lock"
+    parser.add_argument("--locked", metavar="LOCK", nargs="?", const="", help=locked)
     shared_arguments.context(parser)
     parser.add_argument("--to", metavar="PATH", help="convert: a new folder for a definition, or a new Dockerfile")
 
@@ -100,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     cache = building.cache(site)
     if args.what == "ls":
-        return _list(cache, args.json)
+        return _list(args, cache)
     entry = cache.find(args.image, building.form(site))
     if args.what == "inspect":
         print(json.dumps(_inspected(cache, entry), indent=1))
@@ -162,7 +158,7 @@ def _build_one(args: argparse.Namespace, source: str, site: Site) -> None:
 
 
 def _inspected(cache: Cache, entry: CachedImage) -> dict[str, Any]:
-    """The facts of an image; no lock for one without Python, or one that was imported."""
+    """The facts of an image; no lock for an image without Python, or an imported image."""
     from torusrun.orchestrator.images.definitions import package_lock
 
     lock = cache.packages(entry.key)
@@ -186,21 +182,18 @@ def _print_noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> N
     print(made[0], end=end)
 
 
-def _list(cache: Cache, as_json: bool) -> int:
-    entries = cache.entries()
-    if as_json:
-        rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
-        print(json.dumps({"schema": 1, "images": rows}, indent=1))
-    else:
-        _print_table(entries) if entries else print(
-            f"no images in {cache.folder}; `torusrun image build NAME` makes one"
-        )
-    return DONE
-
-
-def _print_table(entries: Sequence[CachedImage]) -> None:
-    from torusrun.orchestrator.base.shown.table import Column, Table
+def _list(args: argparse.Namespace, cache: Cache) -> int:
     from torusrun.orchestrator.base.terminal.output import width
+
+    entries = cache.entries()
+    rows = [{**entry.as_json(), "path": str(entry.path)} for entry in entries]
+    lines = _table(entries).lines(width(sys.stdout))
+    none = f"no images in {cache.folder}; `torusrun image build NAME` makes one"
+    return shared_arguments.show(args, {"images": rows}, "\n".join(lines) if entries else none)
+
+
+def _table(entries: Sequence[CachedImage]) -> Table[CachedImage]:
+    from torusrun.orchestrator.base.shown.table import Column, Table
 
     columns: list[Column[CachedImage]] = [
         Column("KEY", lambda entry: entry.key[:12], right=False),
@@ -210,4 +203,4 @@ def _print_table(entries: Sequence[CachedImage]) -> None:
         Column("BUILT", lambda entry: time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built_s)), left_out=1),
         Column("BY", lambda entry: entry.built_by, right=False),
     ]
-    print("\n".join(Table(columns, entries).lines(width(sys.stdout))))
+    return Table(columns, entries)

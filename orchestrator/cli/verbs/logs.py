@@ -54,11 +54,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tail", "-n", metavar="N", type=_lines, help="only the last N lines that exist already, read from the end"
     )
     parser.add_argument("--grep", metavar="PATTERN", help="only lines that match this regular expression")
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        help="only lines written since: 10m or 2h ago, 2026-11-01, or 2026-11-01T14:30; and those without a time",
-    )
+    since = "only lines written since: 10m or 2h ago, 2026-11-01, or 2026-11-01T14:30; and those without a time"
+    parser.add_argument("--since", metavar="TIME", help=since)
     parser.add_argument(
         "--times", action="store_true", help="print the time before each line, in this machine's zone; dashes: unknown"
     )

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         return _sweep(args)
     planned = plan(args.file, site=args.site, settings=args.settings)
     if args.check and planned.site.host:
-        return _checked_there(args, planned)
+        return _check_on_login_node(args, planned)
     placed = outlook(planned, shared_arguments.hosts(args.hosts)) if args.hosts else None
     planned = placed.plan if placed else with_expected_grid(planned)
     forecast, unknown = _forecast(planned, placed.hosts if placed else None)
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     return USER_MISTAKE if any(fit.refused for fit in fits) else DONE
 
 
-def _checked_there(args: argparse.Namespace, planned: Plan) -> int:
+def _check_on_login_node(args: argparse.Namespace, planned: Plan) -> int:
     """The same verb on the login node, which has the image and the runtime."""
     from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file

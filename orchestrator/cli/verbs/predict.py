@@ -28,11 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--network", metavar="NAME", help="links of a known network; default: the site's")
     parser.add_argument("--gpu", metavar="NAME", help="GPU model; default: from the site's architecture")
     parser.add_argument("--workload", metavar="NAME", help="a built-in network; default: the run's model")
-    parser.add_argument(
-        "--images-per-s",
-        metavar="RATE[@BATCH]",
-        help="measured images/s of one rank, at its BATCH in a step, as in 2470@256; replaces --gpu",
-    )
+    rate = "measured images/s of one rank, at its BATCH in a step, as in 2470@256; replaces --gpu"
+    parser.add_argument("--images-per-s", metavar="RATE[@BATCH]", help=rate)
     several = parser.add_mutually_exclusive_group()
     several.add_argument(
         "--nodes", metavar="N,M", help="a table of the run on these numbers of nodes, each with its best grid"

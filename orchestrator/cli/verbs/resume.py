@@ -34,18 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grid", metavar="GRID", help="a new grid of ranks, as in 4x2 or auto; a grid of another size needs --nodes"
     )
-    parser.add_argument(
-        "--exclude",
-        metavar="HOST",
-        action="append",
-        default=[],
-        help="avoid this host, in later attempts too; a list as in n[3-5]; may be repeated",
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="resume even if the newest attempt may still run; that attempt ends when the new one begins",
-    )
+    exclude = "avoid this host, in later attempts too; a list as in n[3-5]"
+    shared_arguments.repeated(parser, "--exclude", "HOST", exclude)
+    force = "resume even if the newest attempt may still run; that attempt ends when the new one begins"
+    parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument("--new-image", action="store_true", help="take the image that the run's `image` names now")
     shared_arguments.held(parser)
     parser.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")

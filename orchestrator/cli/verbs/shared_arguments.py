@@ -45,14 +45,13 @@ def run_file(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set",
-        metavar="KEY.SUB=VALUE",
-        action="append",
-        default=[],
-        dest="settings",
-        help="override one key; may be repeated",
-    )
+    repeated(parser, "--set", "KEY.SUB=VALUE", "override one key", dest="settings")
+
+
+def repeated(parser: argparse.ArgumentParser, option: str, metavar: str, text: str, **how: str) -> None:
+    """Add an option that may be repeated, whose values are a list."""
+    text = f"{text}; may be repeated"
+    parser.add_argument(option, metavar=metavar, action="append", default=[], help=text, **how)  # type: ignore[arg-type]
 
 
 def keys(parser: argparse.ArgumentParser) -> None:
@@ -86,13 +85,7 @@ class _Key(argparse.Action):
 
 def sweep(parser: argparse.ArgumentParser) -> None:
     """Add the options that make a sweep of a run file."""
-    parser.add_argument(
-        "--sweep",
-        metavar="KEY=A,B,C",
-        action="append",
-        default=[],
-        help="make a run for each of these values; may be repeated",
-    )
+    repeated(parser, "--sweep", "KEY=A,B,C", "make a run for each of these values")
 
 
 def site(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +109,13 @@ def run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_id", metavar="RUN", help=RUN)
 
 
+def rank(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a rank, for its node."""
+    text = "on the node of this rank; default: %(default)s"
+    parser.add_argument("--rank", metavar="N", type=int, default=0, help=text)
+    role(parser)
+
+
 def role(parser: argparse.ArgumentParser) -> None:
     """Add the option that makes --rank the number of a rank among those of a role."""
     parser.add_argument("--role", metavar="NAME", default="", help="of this role; default: the main role")
@@ -128,14 +128,10 @@ def filters(parser: argparse.ArgumentParser, *, times: bool = True) -> None:
     parser.add_argument("--site", metavar="NAME", help="only runs of this site")
     if not times:
         return
-    parser.add_argument(
-        "--since",
-        metavar="TIME",
-        help="only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30",
-    )
-    parser.add_argument(
-        "--before", "--older-than", metavar="TIME", help="only runs submitted before: 30d ago, or a date as above"
-    )
+    since = "only runs submitted since: 2h or 3d ago, 2026-11-01, or 2026-11-01T14:30"
+    before = "only runs submitted before: 30d ago, or a date as above"
+    parser.add_argument("--since", metavar="TIME", help=since)
+    parser.add_argument("--before", "--older-than", metavar="TIME", help=before)
 
 
 def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Selection:
@@ -151,13 +147,8 @@ def selection(args: argparse.Namespace, elsewhere: Collection[str] = ()) -> Sele
 
 
 def held(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--in",
-        metavar="HELD",
-        dest="held",
-        default="",
-        help="start it in this held allocation (`torusrun hold`), without the queue; 'last' is the newest one",
-    )
+    text = "start it in this held allocation (`torusrun hold`), without the queue; 'last' is the newest one"
+    parser.add_argument("--in", metavar="HELD", dest="held", default="", help=text)
 
 
 def chosen_elsewhere(parser: argparse.ArgumentParser) -> None:

@@ -26,10 +26,7 @@ TAKES_A_COMMAND = True
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     shared_arguments.run_id(parser)
-    parser.add_argument(
-        "--rank", metavar="N", type=int, default=0, help="on the node of this rank; default: %(default)s"
-    )
-    shared_arguments.role(parser)
+    shared_arguments.rank(parser)
     parser.add_argument("--proxy", action="store_true", help="be the ProxyCommand of ssh, for editors such as VS Code")
     parser.add_argument("--admit", metavar="KEY", help=argparse.SUPPRESS)  # by the client of another machine
     parser.usage = "torusrun shell [-h] [--rank N] [--role NAME] RUN [--proxy | -- COMMAND ...]"

@@ -37,20 +37,12 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run_ids",
-        metavar="RUN",
-        nargs="*",
-        help="runs, or patterns as in 'digits*'; default: those that are not over, and the newest 20 others",
-    )
+    runs = "runs, or patterns as in 'digits*'; default: those that are not over, and the newest 20 others"
+    parser.add_argument("run_ids", metavar="RUN", nargs="*", help=runs)
     shared_arguments.filters(parser)
     parser.add_argument("--all", "-a", action="store_true", help="all runs, newest last")
-    parser.add_argument(
-        "--long",
-        "-l",
-        action="store_true",
-        help="more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times",
-    )
+    more = "more about each run: job, grid, folder, estimated start; for a named RUN also its attempts and times"
+    parser.add_argument("--long", "-l", action="store_true", help=more)
     best = "sort the members of a sweep by this metric, the best first: accuracy, loss, max:NAME or min:NAME"
     parser.add_argument("--best", metavar="METRIC", help=best)
     parser.add_argument("--json", action="store_true", help="as JSON, with every known value")
@@ -71,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.best:
         raise UserError("--best sorts the members of one sweep: name it, without --long or a choice of runs")
     words, away = ([], []) if args.if_there else remote.split(args.run_ids)
-    known = _there(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
+    known = _existing(args.run_ids) if args.if_there else selection.named(words) if words or not args.run_ids else []
     far_accounts, far_starts = dict[str, Any](), dict[str, float]()
     all_asked = args.all or args.json or args.run_ids or chosen != selection.Selection()
     newest = (known if words else index.existing(known), 0) if all_asked else selection.newest(known)
@@ -81,12 +73,12 @@ def run(args: argparse.Namespace) -> int:
         from torusrun.orchestrator.base.terminal.remarks import warn
         from torusrun.orchestrator.remote import status
 
-        chosen_there = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
-        asked = [run for run in chosen_there if chosen.asks_about(run)]
+        shown_away = away if all_asked else remote.newest(away, selection.SHOWN_OVER)
+        asked = [run for run in shown_away if chosen.asks_about(run)]
         far = status.rows(asked, named=bool(args.run_ids), long=args.long, say=warn)
         rows += [view for view in far.views if chosen.shows(view)]
         far_accounts, far_starts = far.accounts, far.starts
-        hidden += len(away) - len(chosen_there)
+        hidden += len(away) - len(shown_away)
         rows.sort(key=lambda view: view.submitted_s or 0.0)
     if not all_asked:
         shown = selection.newest_views(rows)
@@ -114,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _there(names: Sequence[str]) -> list[RunFolder]:
+def _existing(names: Sequence[str]) -> list[RunFolder]:
     """Those of the runs with these ids that exist."""
     from torusrun.orchestrator.run.folder import index
 
@@ -122,7 +114,7 @@ def _there(names: Sequence[str]) -> list[RunFolder]:
 
 
 def _of_sweep(args: argparse.Namespace) -> int | None:
-    """Print the members of the sweep that the only word names; None if it names none."""
+    """Print the members of the sweep that the only word names; None if it names no sweep."""
     from torusrun.orchestrator.base.terminal import output
     from torusrun.orchestrator.base.terminal.remarks import busy
     from torusrun.orchestrator.run.folder import index

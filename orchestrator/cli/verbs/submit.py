@@ -43,31 +43,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def how(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a run, or a sweep of it, is submitted."""
     shared_arguments.sweep(parser)
-    parser.add_argument(
-        "--after",
-        metavar="RUN",
-        action="append",
-        default=[],
-        help="begin when this run is COMPLETED, or for RUN:ROLE when this role of it is ready; may be repeated",
-    )
-    parser.add_argument(
-        "--after-any",
-        metavar="RUN",
-        action="append",
-        default=[],
-        help="begin when this run has ended in any state; may be repeated",
-    )
+    after = "begin when this run is COMPLETED, or for RUN:ROLE when this role of it is ready"
+    shared_arguments.repeated(parser, "--after", "RUN", after)
+    shared_arguments.repeated(parser, "--after-any", "RUN", "begin when this run has ended in any state")
     shared_arguments.held(parser)
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--wait", action="store_true", help="follow the run to its end and exit with its outcome")
-    ways.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the job script and the command of every rank (with --quiet the script alone); submit nothing",
-    )
-    parser.add_argument(
-        "--ask", action="store_true", help="with --dry-run: also ask Slurm or Grid Engine whether the job could run"
-    )
+    dry_run = "print the job script and the command of every rank (with --quiet the script alone); submit nothing"
+    ways.add_argument("--dry-run", action="store_true", help=dry_run)
+    ask = "with --dry-run: also ask Slurm or Grid Engine whether the job could run"
+    parser.add_argument("--ask", action="store_true", help=ask)
     parser.add_argument("--json", action="store_true", help="as JSON; a submission: the id of the run")
     shared_arguments.chosen_elsewhere(parser)
 
@@ -89,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(args.file, site=args.site, settings=args.settings, later=later, run_id=args.id)
     if args.dry_run:
         return _dry_run(args, planned)
-    for note in notes(planned) if not planned.site.host else ():  # else they are said there
+    for note in notes(planned) if not planned.site.host else ():  # else the login node prints them
         say(f"note: {note}")
     from torusrun.orchestrator.cli.api import submit  # imported late: a dry run does without handles of runs
 
@@ -155,7 +140,7 @@ def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
     if planned.site.host:
         from torusrun.orchestrator.sweeps.plans import one_of
 
-        return _dry_run_there(args, one_of(planned))
+        return _dry_run_on_login_node(args, one_of(planned))
     from torusrun.orchestrator.cli.dry_run_of_sweep import as_json, scripts, text
 
     awaited = (planned, args.after, args.after_any)
@@ -165,7 +150,7 @@ def _dry_run_of_sweep(args: argparse.Namespace, planned: PlannedSweep) -> int:
 def _dry_run(args: argparse.Namespace, planned: Plan) -> int:
     """Print the job of a run, and the programs of its ranks; or the script alone."""
     if planned.site.host:
-        return _dry_run_there(args, planned)
+        return _dry_run_on_login_node(args, planned)
     from torusrun.orchestrator.cli.dry_run import as_json, dry_run, text
     from torusrun.orchestrator.schedulers import client
 
@@ -196,7 +181,7 @@ def _show(
     return DONE
 
 
-def _dry_run_there(args: argparse.Namespace, planned: Plan) -> int:
+def _dry_run_on_login_node(args: argparse.Namespace, planned: Plan) -> int:
     """Print the dry run of a run or a sweep that the login node of its site makes."""
     from torusrun.orchestrator.cli.elsewhere import shown
     from torusrun.orchestrator.remote import of_file, remote_runs
