@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import Cause, State, Status
 from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.run.folder import ledger
-from torusrun.orchestrator.run.folder.events import Ended, Event
-from torusrun.orchestrator.run.folder.ledger import last
+from torusrun.orchestrator.run.folder.events import Event
 from torusrun.orchestrator.run.folder.log_errors.last_error import read_last
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.orchestrator.run.plan.missing import how_to_install
@@ -122,19 +119,14 @@ def _install(texts: Iterable[str]) -> list[str]:
 
 
 def _end(logs: Logs, events: Sequence[Event], status: Status) -> End:
-    """The record of this end; without one, the end as its status has it."""
-    with contextlib.suppress(SiteError):
-        if (end := End.read(logs.attempt.end)) and end.cause is status.cause:
-            return end
-    seen = last(events, Ended, logs.attempt.number)
-    if seen and seen.cause is status.cause:
-        return seen.end
-    return End(status.state, status.reason, cause=status.cause, hosts=status.hosts)
+    """The record of this end; without a record, the end as its status has it."""
+    unrecorded = End(status.state, status.reason, cause=status.cause, hosts=status.hosts)
+    return next((end for end in logs.ends(events) if end.cause is status.cause), unrecorded)
 
 
 def _first(end: End, failed: Sequence[RankEnd]) -> int | None:
-    """The rank whose error came first: one that the end names, else the first that failed and lost no connection."""
-    own = [one.rank for one in failed if not one.cut_off]
+    """The rank whose error came first: a rank that the end names, else the first that failed and lost no connection."""
+    own = [rank_end.rank for rank_end in failed if not rank_end.cut_off]
     return next((rank for rank in (*own, *end.ranks) if rank in end.ranks), own[0] if own else None)
 
 
@@ -149,7 +141,7 @@ def _error(logs: Logs, rank: int | None) -> tuple[str, Sequence[str]]:
         return (logs.named(rank), lines[-MOST_LINES:]) if lines else ("", ())
     known = [(written_s(path), origin, error) for origin, path in logs.files() if (error := read_last(path)).known]
     if known:
-        _, origin, error = min(known, key=lambda one: one[0])
+        _, origin, error = min(known, key=lambda log: log[0])
         return who(origin), error.lines[-MOST_LINES:]
     _, end = logs.end_of_job()
     return ("the job", end) if end else ("", ())

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from torusrun.orchestrator.base.terminal.plain import plain
 from torusrun.orchestrator.base.whole_lines import TAIL_BYTES
 from torusrun.orchestrator.run.folder import attempt_folders
 from torusrun.orchestrator.run.folder.copying import written
-from torusrun.orchestrator.run.folder.events import Ended
+from torusrun.orchestrator.run.folder.events import Ended, Event
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.log_times import LogTimes
 from torusrun.orchestrator.run.folder.records import End
@@ -251,8 +251,8 @@ class Logs:
         if status.state in (State.PENDING, State.RUNNING, State.COMPLETED):
             return "", []
         name, lines = self.end_of_job()
-        there = f"the end of the job's {name}:" if lines else "its job wrote nothing either"
-        return f"{self._words(status)}; {there}", lines
+        output = f"the end of the job's {name}:" if lines else "its job wrote nothing either"
+        return f"{self._words(status)}; {output}", lines
 
     def _words(self, status: Status) -> str:
         because = f", {plain(status.reason)}" if status.reason else ""
@@ -263,11 +263,15 @@ class Logs:
         if self.attempt.number == self.record.attempt:
             ((_, status),) = standing([self.run], time.time())
             return status
+        return next((end.status for end in self.ends(self.record.events)), Status(State.UNKNOWN))
+
+    def ends(self, events: Sequence[Event]) -> Iterator[End]:
+        """How the attempt ended: by its own record if that can be read, then by these events of the ledger."""
         with contextlib.suppress(SiteError):
             if end := End.read(self.attempt.end):
-                return end.status
-        seen = last(self.record.events, Ended, self.attempt.number)
-        return seen.end.status if seen else Status(State.UNKNOWN)
+                yield end
+        if seen := last(events, Ended, self.attempt.number):
+            yield seen.end
 
     def end_of_job(self) -> tuple[str, list[str]]:
         """The end of the job's stderr, or of its stdout if stderr is empty."""
@@ -280,9 +284,9 @@ class Logs:
 def logs(run: RunFolder, attempt: int | None = None) -> Logs:
     """The logs of an attempt, by default of the newest. Raises UserError if there is no such attempt."""
     record = read_record(run)
-    number, there = record.attempt if attempt is None else attempt, attempt_folders.attempts(run)
-    if number not in there:
-        raise UserError(f"{run.run_id} has no attempt {number} (it has: {', '.join(map(str, there)) or 'none'})")
+    number, existing = record.attempt if attempt is None else attempt, attempt_folders.attempts(run)
+    if number not in existing:
+        raise UserError(f"{run.run_id} has no attempt {number} (it has: {', '.join(map(str, existing)) or 'none'})")
     return Logs(record, run.attempt(number))
 
 
@@ -292,7 +296,7 @@ def all_logs(run: RunFolder) -> list[Logs]:
     return [replace(newest, attempt=run.attempt(number)) for number in attempt_folders.attempts(run)]
 
 
-def named(found: Iterable[Logs]) -> list[Logs]:
-    """These logs by attempt; each has its attempt's name if there are several."""
-    known = sorted(found, key=lambda one: one.attempt.number)
-    return [replace(one, name=f"#{one.attempt.number} " if len(known) > 1 else "") for one in known]
+def named(attempts: Iterable[Logs]) -> list[Logs]:
+    """These logs by attempt; each has its attempt's name if they are several."""
+    ordered = sorted(attempts, key=lambda logs: logs.attempt.number)
+    return [replace(logs, name=f"#{logs.attempt.number} " if len(ordered) > 1 else "") for logs in ordered]
