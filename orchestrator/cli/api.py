@@ -57,12 +57,12 @@ def submit(
         from torusrun.orchestrator.cli.handles_there import RunThere
         from torusrun.orchestrator.remote import remote_runs
         from torusrun.orchestrator.remote.host import of
-        from torusrun.orchestrator.remote.of_file import submit as submit_there
+        from torusrun.orchestrator.remote.of_file import submit as send
 
         host = of(planned.site)
         options = remote_runs.awaited_on(host, after, after_any)
         options += [f"--in={held}"] if held else []
-        return RunThere(submit_there("submit", planned, path, options, site=site, settings=settings))
+        return RunThere(send("submit", planned, path, options, site=site, settings=settings))
     folder = absolute(folder_of(path))
     if held:
         return Run(submit_first(planned, folder, origin=origin, into=find_held(held)))
@@ -116,7 +116,7 @@ def sweep(
     if planned.site.host:
         from torusrun.orchestrator.cli.handles_there import SweepThere
         from torusrun.orchestrator.remote.host import of
-        from torusrun.orchestrator.remote.of_file import submit as submit_there
+        from torusrun.orchestrator.remote.of_file import submit as send
         from torusrun.orchestrator.remote.remote_runs import awaited_on
         from torusrun.orchestrator.sweeps.plans import one_of
 
@@ -125,7 +125,7 @@ def sweep(
         options += [] if at_once is None else [f"--set=sweep.at_once={at_once}"]
         members = [member.run.run_id for member in planned.members]
         sent = one_of(planned)
-        made = submit_there("submit", sent, path, options, site=site, settings=settings, members=members)
+        made = send("submit", sent, path, options, site=site, settings=settings, members=members)
         return SweepThere(made)
     from torusrun.orchestrator.sweeps.submit import first as submit_members
 
@@ -165,12 +165,12 @@ def hold(
     time_s, idle_s = duration("--time", time) if time else None, duration("--idle", idle)
     if planned.site.host:
         from torusrun.orchestrator.cli.handles_there import RunThere
-        from torusrun.orchestrator.remote.of_file import submit as submit_there
+        from torusrun.orchestrator.remote.of_file import submit as send
 
         given = {"time": time, "idle": idle, "name": name}
         options = [f"--{key}={value}" for key, value in given.items() if value]
         run_id = held_plan(planned, time_s, name).run_id
-        return RunThere(submit_there("hold", planned, path, options, site=site, settings=settings, name=run_id))
+        return RunThere(send("hold", planned, path, options, site=site, settings=settings, name=run_id))
     held = held_plan(planned, time_s, name, run_id)
     return Run(submit_first(held, absolute(path).parent, idle_s=idle_s, origin=origin))
 

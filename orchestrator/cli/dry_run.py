@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,7 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
     placement = place(plan.grid, hosts[: plan.run.nodes], plan.ranks_per_node)
     placement = with_services(plan.run, plan.site, placement, hosts)
     starter, notes = _launcher(plan)
-    notes += _choices(plan)
+    notes += [f"grid {plan.grid} is {plan.chosen.reason}"] if plan.chosen else []
     runtime = in_image.runtime(plan, notes) if images and not pyxis.used(plan.site.container.runtime) else None
     order = launch_order(plan, run, attempt, starter, images, runtime)
     from torusrun.orchestrator.cli.dry_run_of_roles import started
@@ -122,12 +122,6 @@ def dry_run(plan: Plan, after: Sequence[Awaited] = ()) -> DryRun:
         files=run_folder.files(_kinds(plan)),
         notes=[*notes, *plan_notes(plan), *planned.left_out.lines],
     )
-
-
-def _choices(plan: Plan) -> Iterator[str]:
-    """What was chosen for the run, in words: its grid."""
-    if plan.chosen:
-        yield f"grid {plan.grid} is {plan.chosen.reason}"
 
 
 def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:

@@ -18,28 +18,28 @@ from torusrun.training.counted import counted
 
 def text(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]) -> str:
     """The sections; the script of the first array, or job, comes last."""
-    parts = _checked(sweep, after, after_any)
-    one = parts[0]
+    batches = _checked(sweep, after, after_any)
+    first = batches[0]
     title = f"Dry run of sweep {sweep.folder.sweep_id}: nothing is written or submitted, and its id will be another."
     sections = [
         title,
         "\n".join(preview.lines(sweep, preview.cost(sweep))),
-        "\n  ".join(["Submit commands", *map(_line, parts)]),
+        "\n  ".join(["Submit commands", *map(_line, batches)]),
     ]
-    script = f"{'Script of its tasks' if one.array else 'Job script of the first member'}, {one.script_path()}"
-    return "\n\n".join([*sections, f"{script}\n\n{one.text()}"])
+    script = f"{'Script of its tasks' if first.array else 'Job script of the first member'}, {first.script_path()}"
+    return "\n\n".join([*sections, f"{script}\n\n{first.text()}"])
 
 
 def scripts(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]) -> str:
     """The scripts that the scheduler would get, one after the other."""
-    return "".join(part.text() for part in _checked(sweep, after, after_any))
+    return "".join(batch.text() for batch in _checked(sweep, after, after_any))
 
 
 def as_json(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]) -> dict[str, Any]:
-    parts = _checked(sweep, after, after_any)
+    batches = _checked(sweep, after, after_any)
     submits = [
-        {"submit": _argv(part), "members": [one.run.run_id for one in part.attempts], "script": part.text()}
-        for part in parts
+        {"submit": _argv(batch), "members": [attempt.run.run_id for attempt in batch.attempts], "script": batch.text()}
+        for batch in batches
     ]
     return {**preview.as_json(sweep, preview.cost(sweep)), "submits": submits}
 
@@ -50,10 +50,10 @@ def _checked(sweep: PlannedSweep, after: Sequence[str], after_any: Sequence[str]
     return proposed(sweep, to_wait_for(sweep.site.scheduler, after, after_any))
 
 
-def _argv(part: Batch) -> list[str]:
-    return client.of(part.site).submit_argv(part.script_path(), part.asked)
+def _argv(batch: Batch) -> list[str]:
+    return client.of(batch.site).submit_argv(batch.script_path(), batch.asked)
 
 
-def _line(part: Batch) -> str:
-    how = f"an array of {counted(len(part.attempts), 'job')}" if part.array else part.attempts[0].run.run_id
-    return f"{command_line(_argv(part))}  # {how}"
+def _line(batch: Batch) -> str:
+    how = f"an array of {counted(len(batch.attempts), 'job')}" if batch.array else batch.attempts[0].run.run_id
+    return f"{command_line(_argv(batch))}  # {how}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,18 +241,14 @@ class Sweep:
 
     def wait(self, timeout_s: float | None = None) -> list[View]:
         """Wait until all members are over; their last views. Raises TimeoutError as `Run.wait` does."""
-        with closing(self._follow()) as followed:
-            return self._last_of(followed, timeout_s)
-
-    def _last_of(self, followed: Iterable[Sequence[View]], timeout_s: float | None) -> list[View]:
-        """The last views of those that follow the members."""
         until_s = monotonic() + (float("inf") if timeout_s is None else timeout_s)
-        last: Sequence[View] = ()
-        for last in followed:
-            left = sum(not view.state.over for view in last)
-            if left and monotonic() > until_s:
-                raise TimeoutError(f"{counted(left, 'run')} of {self.id} not over after {timeout_s:g} s")
-        return list(last)
+        last: list[View] = []
+        with closing(self._follow()) as followed:
+            for last in followed:
+                left = sum(not view.state.over for view in last)
+                if left and monotonic() > until_s:
+                    raise TimeoutError(f"{counted(left, 'run')} of {self.id} not over after {timeout_s:g} s")
+        return last
 
     def _follow(self) -> Generator[list[View], None, None]:
         yield from follow_all(self.folders)

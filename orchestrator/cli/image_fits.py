@@ -64,7 +64,7 @@ def of(plan: Plan) -> list[ImageFit]:
     from torusrun.orchestrator.run.plan.role_plans import of_images
 
     if plans := of_images(plan):
-        return [_of_image(one) for one in plans.values()]
+        return [_of_image(of_image) for of_image in plans.values()]
     if plan.run.software.given or plan.site.software.given:
         from torusrun.orchestrator.sites.checks import images
 

@@ -25,7 +25,7 @@ class InMemory:
 
 @dataclass(frozen=True)
 class Saving:
-    """What determines the cost of checkpoints: all ranks wait `save_s` for one, which is `measured` or predicted.
+    """What determines the cost of checkpoints: all ranks wait `save_s` for each, which is `measured` or predicted.
 
     `every_steps` is the interval that the run names; None for Daly's rule. `in_memory` is None without such copies.
     """

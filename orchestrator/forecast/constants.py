@@ -46,7 +46,7 @@ def number(written: Any) -> float:
 
 
 def entry(name: str, key: str, option: str) -> Any:
-    """One entry of a table. Raises UserError with the known names and the option that chooses one."""
+    """An entry of a table. Raises UserError with the known names and the option that chooses an entry."""
     entries = table(name)
     if key not in entries:
         raise UserError(f"{option} {key}: there is no such name; there are: {', '.join(map(str, entries))}")

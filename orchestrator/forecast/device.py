@@ -33,13 +33,13 @@ PASSES = "the fixed time of each of {} backward passes in a step is not measured
 
 def images_per_s(chosen: Variant, units: Collection[str]) -> float:
     """Images per second of one pass on an H200, if it had matrix units for these precisions alone."""
-    one = _with_units(chosen, units)
-    if (known := _known(one)) is not None:
+    variant = _with_units(chosen, units)
+    if (known := _known(variant)) is not None:
         return known
-    rate = _rate(Variant(one.precision))
-    if one.channels_first:
+    rate = _rate(Variant(variant.precision))
+    if variant.channels_first:
         rate *= _rate(Variant("bf16", channels_first=True)) / _rate(Variant("bf16"))
-    if not one.compiled:
+    if not variant.compiled:
         return rate
     eager, compiled = _rate(Variant("bf16")), _rate(Variant("bf16", compiled=True))
     return min(rate * compiled / eager, 1 / (1 / rate - (1 / eager - 1 / compiled)))
@@ -48,7 +48,7 @@ def images_per_s(chosen: Variant, units: Collection[str]) -> float:
 def factors(known: Variant, chosen: Variant, units: Collection[str], where: Where) -> tuple[Factor, ...]:
     """The doubts of a rate for `chosen` that was made of a rate for `known`, in the place that is predicted.
 
-    A "host" has the card on which the two were compared, a "card" is the one of `known`, a "gpu" is another one.
+    A "host" has the card on which the two were compared, a "card" is the card of `known`, a "gpu" is another card.
     """
     reasons = []
     same = replace(known, passes=1) == replace(chosen, passes=1)

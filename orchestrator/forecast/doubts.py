@@ -54,49 +54,49 @@ def other_program(factor: Interval | None = None) -> Factor:
     return Factor(OTHER, factor or Interval(number("other_program_low"), number("other_program_high")))
 
 
-def interval_of(one: Step, reasons: tuple[Doubt, ...]) -> Interval:
+def interval_of(step: Step, reasons: tuple[Doubt, ...]) -> Interval:
     """The interval of a step with these doubts: it takes as long as its longer part, the step itself or the input."""
-    busy, reading = around(one.busy_s, [doubt for doubt in reasons if doubt.why != CACHED]), one.reading_between_s
+    busy, reading = around(step.busy_s, [doubt for doubt in reasons if doubt.why != CACHED]), step.reading_between_s
     return Interval(max(busy.low, reading.low), max(busy.high, reading.high))
 
 
-def sharing(one: Step, ranks_per_core: float) -> tuple[Doubt, ...]:
+def sharing(step: Step, ranks_per_core: float) -> tuple[Doubt, ...]:
     """The wait for ranks without a core, if ranks share cores: at most until the others on a core have computed."""
     if ranks_per_core <= 1:
         return ()
-    return (Doubt(SHARED.format(ranks_per_core), 0.0, (ranks_per_core - 1) * one.compute_s),)
+    return (Doubt(SHARED.format(ranks_per_core), 0.0, (ranks_per_core - 1) * step.compute_s),)
 
 
-def of_step(device: Device, batch: float, one: Step, compute: Factor, links_factor: Interval) -> tuple[Doubt, ...]:
+def of_step(device: Device, batch: float, step: Step, compute: Factor, links_factor: Interval) -> tuple[Doubt, ...]:
     """The doubts of a step with `batch` images on a rank."""
     return (
-        *(_between(why, one.compute_s, factor.times(one.compute_s)) for why, factor in (compute, *device.factors)),
-        *_stragglers(one),
-        _links(one, links_factor),
+        *(_between(why, step.compute_s, factor.times(step.compute_s)) for why, factor in (compute, *device.factors)),
+        *_stragglers(step),
+        _links(step, links_factor),
         *_batch(device, batch),
-        *_input(one),
+        *_input(step),
     )
 
 
-def _stragglers(one: Step) -> tuple[Doubt, ...]:
-    if not one.stragglers:
+def _stragglers(step: Step) -> tuple[Doubt, ...]:
+    if not step.stragglers:
         return ()
-    ranks, known = one.stragglers.ranks, largest_ranks()
+    ranks, known = step.stragglers.ranks, largest_ranks()
     why = SPREAD.format(ranks) if ranks <= known else BEYOND.format(ranks, known)
-    return (_between(why, one.stragglers_s, one.stragglers.wait_between(one.compute_s)),)
+    return (_between(why, step.stragglers_s, step.stragglers.wait_between(step.compute_s)),)
 
 
-def _links(one: Step, factor: Interval) -> Doubt:
-    low, high = one.exposed_between_s
-    between = Interval(low + one.norms_s * factor.low, high + one.norms_s * factor.high)
+def _links(step: Step, factor: Interval) -> Doubt:
+    low, high = step.exposed_between_s
+    between = Interval(low + step.norms_s * factor.low, high + step.norms_s * factor.high)
     why = LINKS_MEASURED if factor != links_factor() else LINKS
-    return _between(why, one.exposed_s + one.norms_s, between)
+    return _between(why, step.exposed_s + step.norms_s, between)
 
 
-def _input(one: Step) -> tuple[Doubt, ...]:
+def _input(step: Step) -> tuple[Doubt, ...]:
     """Why the wait for input may be shorter or longer; nothing if it is 0 either way."""
-    low, high = (max(0.0, bound - one.busy_s) for bound in one.reading_between_s)
-    return (_between(CACHED, one.input_s, Interval(low, high)),) if high else ()
+    low, high = (max(0.0, bound - step.busy_s) for bound in step.reading_between_s)
+    return (_between(CACHED, step.input_s, Interval(low, high)),) if high else ()
 
 
 def _batch(device: Device, batch: float) -> tuple[Doubt, ...]:

@@ -10,7 +10,8 @@ from torusrun.orchestrator.forecast.checkpoints import CheckpointCost, cost
 from torusrun.orchestrator.forecast.device import BACKWARD_SHARE
 from torusrun.orchestrator.forecast.epochs import Epochs
 from torusrun.orchestrator.forecast.interval import Doubt, Interval
-from torusrun.orchestrator.forecast.step import EXACT, Step, Stragglers, step, stragglers
+from torusrun.orchestrator.forecast.step import EXACT, Step, Stragglers, stragglers
+from torusrun.orchestrator.forecast.step import step as step_of
 from torusrun.orchestrator.forecast.workload import Asked, PhaseSteps, Workload
 from torusrun.training.counted import counted
 
@@ -25,7 +26,7 @@ AT_ONCE = "gradients go all at once after backward"
 
 @dataclass(frozen=True)
 class PhaseForecast:
-    """The steps of one phase, and the interval of the time of one."""
+    """The steps of a phase, and the interval of the time of a step."""
 
     batch: int
     steps: int
@@ -82,23 +83,25 @@ class Forecast:
 def forecast(asked: Asked) -> Forecast:
     """Predict a run without disturbances, with the interval of each number."""
     steps = [(phase, _step(asked, phase)) for phase in asked.phases]
-    phases = tuple(_phase(asked, phase, one) for phase, one in steps)
+    phases = tuple(_phase(asked, phase, step) for phase, step in steps)
     train_s = sum(phase.steps * phase.step_s for phase in phases)
     at = max(range(len(phases)), key=lambda index: phases[index].steps * phases[index].step_s)
-    longest, one = steps[at]
-    local, alone = longest.batch / asked.ranks, _without_more_ranks(one)
+    longest, step = steps[at]
+    local = longest.batch / asked.ranks
+    alone = 1 + min(0.0, step.stragglers_s) / step.compute_s  # the share without the wait for ranks of a larger run
     image_s = asked.device.image_s * longest.work * alone
-    validation_s = asked.evaluations * _validation_s(asked)
+    evaluation_s = asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
+    validation_s = asked.evaluations * evaluation_s
     node_hours, price = asked.nodes * (train_s + validation_s) / 3600, asked.points_per_node_hour
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
-    parts = _doubts(asked, local, one)
+    parts = _doubts(asked, local, step)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
     intervals = {
         "step_s": phases[at].interval_s,
-        "stragglers_s": _waits_between(one),
-        "exposed_s": one.exposed_between_s,
-        "input_s": Interval(*(max(0.0, bound - one.busy_s) for bound in one.reading_between_s)),
-        **({"reading_s": one.reading_between_s} if asked.reading else {}),
+        "stragglers_s": _waits_between(step),
+        "exposed_s": step.exposed_between_s,
+        "input_s": Interval(*(max(0.0, bound - step.busy_s) for bound in step.reading_between_s)),
+        **({"reading_s": step.reading_between_s} if asked.reading else {}),
         "all_reduce_s": asked.links_factor.times(all_reduce_s),
         "best_grid_all_reduce_s": asked.links_factor.times(asked.communication.best_s),
         **_totals(asked, phases, validation_s, images, target),
@@ -109,16 +112,16 @@ def forecast(asked: Asked) -> Forecast:
         best_grid=asked.communication.best_grid,
         forward_s=local * image_s * (1 - BACKWARD_SHARE),
         backward_s=local * image_s * BACKWARD_SHARE,
-        fixed_s=one.compute_s * alone - local * image_s,
-        stragglers_s=max(0.0, one.stragglers_s),
-        exposed_s=one.exposed_s,
-        norms_s=one.norms_s,
-        input_s=one.input_s,
-        reading_s=one.reading_s if asked.reading else None,
+        fixed_s=step.compute_s * alone - local * image_s,
+        stragglers_s=max(0.0, step.stragglers_s),
+        exposed_s=step.exposed_s,
+        norms_s=step.norms_s,
+        input_s=step.input_s,
+        reading_s=step.reading_s if asked.reading else None,
         all_reduce_s=all_reduce_s,
         best_grid_all_reduce_s=asked.communication.best_s,
-        groups=one.buckets,
-        step_s=one.total_s,
+        groups=step.buckets,
+        step_s=step.total_s,
         steps=sum(phase.steps for phase in asked.phases),
         images_per_s=images / train_s,
         train_s=train_s,
@@ -130,31 +133,26 @@ def forecast(asked: Asked) -> Forecast:
         target=target.target,
         epochs_source=target.source,
         phases=phases,
-        checkpoints=cost(asked.saving, one.total_s),
+        checkpoints=cost(asked.saving, step.total_s),
         intervals=intervals,
         doubts=parts,
-        assumptions=_assumptions(asked, one),
+        assumptions=_assumptions(asked, step),
     )
 
 
-def _without_more_ranks(one: Step) -> float:
-    """The share of compute that is left without the wait for slower ranks, if its rate is that of a larger run."""
-    return 1 + min(0.0, one.stragglers_s) / one.compute_s
-
-
-def _waits_between(one: Step) -> Interval:
-    waits = one.stragglers.wait_between(one.compute_s) if one.stragglers else Interval(0.0, 0.0)
+def _waits_between(step: Step) -> Interval:
+    waits = step.stragglers.wait_between(step.compute_s) if step.stragglers else Interval(0.0, 0.0)
     return Interval(max(0.0, waits.low), max(0.0, waits.high))
 
 
-def _phase(asked: Asked, phase: PhaseSteps, one: Step) -> PhaseForecast:
-    of_step = _doubts(asked, phase.batch / asked.ranks, one)
-    return PhaseForecast(phase.batch, phase.steps, one.total_s, doubts.interval_of(one, of_step))
+def _phase(asked: Asked, phase: PhaseSteps, step: Step) -> PhaseForecast:
+    of_step = _doubts(asked, phase.batch / asked.ranks, step)
+    return PhaseForecast(phase.batch, phase.steps, step.total_s, doubts.interval_of(step, of_step))
 
 
-def _doubts(asked: Asked, batch: float, one: Step) -> tuple[Doubt, ...]:
-    of_step = doubts.of_step(asked.device, batch, one, asked.compute, asked.links_factor)
-    return (*of_step, *doubts.sharing(one, asked.ranks_per_core))
+def _doubts(asked: Asked, batch: float, step: Step) -> tuple[Doubt, ...]:
+    of_step = doubts.of_step(asked.device, batch, step, asked.compute, asked.links_factor)
+    return (*of_step, *doubts.sharing(step, asked.ranks_per_core))
 
 
 def _totals(
@@ -194,50 +192,36 @@ def _epochs(asked: Asked) -> Epochs:
 
 def _step(asked: Asked, phase: PhaseSteps) -> Step:
     """A step of a phase, with its input."""
-    one, read = _busy(asked, phase), asked.reading
-    if read is None:
-        return one
-    batch = phase.batch / asked.ranks
-    return replace(
-        one,
-        reading_s=batch * read.file_system_s,
-        reading_between_s=read.of_batch(batch, doubts.number("same_program")),
-    )
-
-
-def _busy(asked: Asked, phase: PhaseSteps) -> Step:
-    device, batch = replace(asked.device, image_s=asked.device.image_s * phase.work), phase.batch / asked.ranks
-    all_reduce_s, norms_s, trained = asked.communication.all_reduce_s, asked.communication.norms_s, asked.workload
-    waits, factor = _stragglers(asked), asked.links_factor
-    return step(
-        device,
+    batch, trained, read = phase.batch / asked.ranks, asked.workload, asked.reading
+    busy = step_of(
+        replace(asked.device, image_s=asked.device.image_s * phase.work),
         batch,
-        all_reduce_s,
+        asked.communication.all_reduce_s,
         network=trained.layers,
         bytes_per_parameter=trained.bytes_per_parameter,
         grouping=trained.grouping,
-        norms_s=norms_s,
-        stragglers=waits,
-        links_factor=factor,
+        norms_s=asked.communication.norms_s,
+        stragglers=_stragglers(asked),
+        links_factor=asked.links_factor,
     )
+    if read is None:
+        return busy
+    between = read.of_batch(batch, doubts.number("same_program"))
+    return replace(busy, reading_s=batch * read.file_system_s, reading_between_s=between)
 
 
 def _stragglers(asked: Asked) -> Stragglers:
     return stragglers(asked.ranks, asked.device.ranks, asked.device.spread, replayed=asked.device.replayed)
 
 
-def _sent(trained: Workload, one: Step) -> str:
+def _sent(trained: Workload, step: Step) -> str:
     """What the ranks send, and when."""
     if trained.grouping == EXACT:
         return EXACTLY
-    return GROUPED.format(len(one.buckets)) if len(one.buckets) > 1 else AT_ONCE
+    return GROUPED.format(len(step.buckets)) if len(step.buckets) > 1 else AT_ONCE
 
 
-def _validation_s(asked: Asked) -> float:
-    return asked.workload.test_images / asked.ranks * asked.device.image_s * (1 - BACKWARD_SHARE)
-
-
-def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
+def _assumptions(asked: Asked, step: Step) -> tuple[str, ...]:
     links = ", ".join(
         f"{level.name} {level.bandwidth_bytes_per_s / 1e9:g} GB/s and {level.latency_s * 1e6:g} us"
         for level in asked.network.levels
@@ -252,7 +236,7 @@ def _assumptions(asked: Asked, one: Step) -> tuple[str, ...]:
         f"{device.name}: {1 / device.image_s:.0f} images/s on one rank besides "
         f"{device.fixed_s * 1e3:.1f} ms a step{launches}",
         f"links: {links}; {asked.communication.placed}; no other jobs on them",
-        f"{_sent(trained, one)}; validation passes: {asked.evaluations}",
+        f"{_sent(trained, step)}; validation passes: {asked.evaluations}",
         *norms,
         *sizes,
         _waits(asked),

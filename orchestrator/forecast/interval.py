@@ -60,7 +60,7 @@ class Doubt:
 def around(time_s: float, doubts: Iterable[Doubt]) -> Interval:
     """The interval of a time with these doubts; a hundredth of the time at least."""
     every = list(doubts)
-    less_s, more_s = hypot(*(one.less_s for one in every)), hypot(*(one.more_s for one in every))
+    less_s, more_s = hypot(*(doubt.less_s for doubt in every)), hypot(*(doubt.more_s for doubt in every))
     return Interval(max(time_s - less_s, time_s / 100), time_s + more_s)
 
 
@@ -72,7 +72,7 @@ def together(factors: Iterable[Interval]) -> Interval:
 
 def largest(doubts: Sequence[Doubt]) -> Doubt:
     """The doubt that widens an interval most."""
-    return max(doubts, key=lambda one: one.less_s + one.more_s)
+    return max(doubts, key=lambda doubt: doubt.less_s + doubt.more_s)
 
 
 def middle(values: Sequence[float]) -> float:

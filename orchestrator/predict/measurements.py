@@ -33,7 +33,7 @@ MOST_RANKS, MOST_BYTES, LEAST_S, MOST_S = 10_000_000, 1e15, 1e-9, 1e6
 
 @dataclass(frozen=True)
 class MeasuredTime:
-    """One measured all-reduce on one link class."""
+    """A measured all-reduce on a link class."""
 
     link: str
     ranks: int
@@ -49,7 +49,7 @@ class MeasuredTime:
 
 @dataclass(frozen=True)
 class Fit:
-    """A link class: the cost of one step and of one byte, and the largest error against the measured times."""
+    """A link class: the cost of a step and of a byte, and the largest error against the measured times."""
 
     link: str
     ranks: int
@@ -60,12 +60,12 @@ class Fit:
 
 
 def fits(rows: Sequence[MeasuredTime]) -> list[Fit]:
-    """One Fit per link class, in the order of the rows. Raises UserError if the rows do not determine one."""
+    """The Fit of each link class, in the order of the rows. Raises UserError if the rows do not determine it."""
     return [_fit(link, [row for row in rows if row.link == link]) for link in dict.fromkeys(row.link for row in rows)]
 
 
 def _row(row: Mapping[str, Any]) -> MeasuredTime:
-    """A row of the metrics. Raises UserError for a damaged one."""
+    """A row of the metrics. Raises UserError if it is damaged."""
     try:
         measured = MeasuredTime(row["link"], row["ranks"], float(row["bytes"]), float(row["time_s"]))
         named = isinstance(measured.link, str) and measured.link and row["operation"] == "all_reduce"
@@ -104,7 +104,7 @@ def _least_squares(rows: list[tuple[float, float]], link: str) -> tuple[float, f
 class MeasuredInput:
     """Microseconds of an image of a data set on one rank: read from the file system, from the cache, and decoded.
 
-    `core_us` is the time of a core to decode one. The first two are None for a data set that only decodes.
+    `core_us` is the time of a core to decode an image. The first two are None for a data set that only decodes.
     """
 
     data: str
@@ -258,7 +258,7 @@ def _short(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        name: {key: one for key, one in times.items() if one} if isinstance(times, dict) else times
+        name: {key: time for key, time in times.items() if time} if isinstance(times, dict) else times
         for name, times in value.items()
     }
 

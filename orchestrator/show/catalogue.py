@@ -175,8 +175,8 @@ class ShownRecipe:
         """The values that are not in the table, one line for each section."""
         for section, written in self.recipe.written.items():
             if section not in ("phases", "epochs", "batch"):
-                said = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))
-                yield _wrapped(f"{section:16}{said}", " " * 16)
+                values = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))
+                yield _wrapped(f"{section:16}{values}", " " * 16)
 
     def _other(self, key: str, name: str) -> str:
         """A value with its mark, as 'momentum 0.9 v', or '' if the training has no such value."""

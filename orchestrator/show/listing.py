@@ -28,13 +28,13 @@ BEFORE_OTHERS = (State.RUNNING, State.PENDING, State.UNKNOWN)  # the state of a 
 
 @dataclass(frozen=True)
 class SweepView(View):
-    """The view of a sweep: that of one member, with the sweep's name and state; `members` says how all of them are."""
+    """The view of a sweep: that of a member, with the sweep's name and state; `members` says how all of them are."""
 
     members: str = ""
 
 
 def by_sweep(views: Sequence[View]) -> list[View]:
-    """The views with one for each sweep in place of its members, where its newest member was."""
+    """The views, with a view of each sweep in place of its members, where its newest member was."""
     sweeps: dict[Path, list[View]] = {}
     for view in views:
         if sweep := RunFolder(Path(view.folder)).sweep:
@@ -53,14 +53,14 @@ def _line(sweep: Path, members: Sequence[View]) -> SweepView:
 
 
 def state_of_sweep(members: Sequence[View]) -> State:
-    """The state of a sweep: RUNNING while a member runs, PENDING while one waits; at the end the worst."""
+    """The state of a sweep: RUNNING while a member runs, PENDING while a member waits; at the end the worst."""
     states = {member.state for member in members}
-    return next((one for one in (*BEFORE_OTHERS, *ORDER) if one in states), State.UNKNOWN)
+    return next((state for state in (*BEFORE_OTHERS, *ORDER) if state in states), State.UNKNOWN)
 
 
 def _counts(members: Sequence[View]) -> str:
-    states = Counter(member.state for member in members)
-    parts = ", ".join(f"{states[one]:,} {one.value}" for one in ORDER if states[one])
+    count = Counter(member.state for member in members)
+    parts = ", ".join(f"{count[state]:,} {state.value}" for state in ORDER if count[state])
     return f"{counted(len(members), 'member')}: {parts}"
 
 
@@ -68,11 +68,11 @@ def _best(members: Sequence[View]) -> str:
     """The best accuracy so far, or else the least loss; '' without either."""
     accurate = [(view.accuracy, view) for view in members if view.accuracy is not None]
     if accurate:
-        value, view = max(accurate, key=lambda one: one[0])
+        value, view = max(accurate, key=lambda pair: pair[0])
         return f"best accuracy {percent(value)} (member {_number(view)})"
     losses = [(view.loss, view) for view in members if view.loss is not None]
     if losses:
-        value, view = min(losses, key=lambda one: one[0])
+        value, view = min(losses, key=lambda pair: pair[0])
         return f"least loss {number(value)} (member {_number(view)})"
     return ""
 
@@ -94,7 +94,7 @@ def listing(
 ) -> Table[View]:
     """The table of the runs; `long` adds a line with job, grid and folder below each.
 
-    Below a run are its estimated start (of time.time()) if `starts` has one, by the ids of runs, and its attempts and
+    Below a run are its estimated start (of time.time()) if `starts` has it, by the ids of runs, and its attempts and
     times, in this `width`, if `accounts` has them.
     """
     accounts_of, expected = accounts or {}, starts or {}
@@ -176,7 +176,7 @@ def account_lines(account: Account, width: int | None) -> Iterator[str]:
 
 
 def attempts(account: Account) -> Table[AttemptFacts]:
-    """The attempts of a run, one in a row."""
+    """The attempts of a run, each in a row."""
     return Table(ATTEMPTS, account.attempts)
 
 
@@ -219,14 +219,14 @@ def _when(time_s: float) -> str:
 
 
 ATTEMPTS: tuple[Column[AttemptFacts], ...] = (
-    Column("ATTEMPT", lambda one: one.attempt, right=False),
-    Column("JOB", lambda one: one.job, plain, right=False, left_out=3),
-    Column("STATE", lambda one: one.state.value, right=False, style=lambda one: one.state.colour),
-    Column("CAUSE", lambda one: plain(one.cause) or None, right=False),
-    Column("BEGAN", lambda one: one.begun_s, _when, right=False, left_out=2),
-    Column("TOOK", lambda one: one.took_s, duration, right=True),
+    Column("ATTEMPT", lambda row: row.attempt, right=False),
+    Column("JOB", lambda row: row.job, plain, right=False, left_out=3),
+    Column("STATE", lambda row: row.state.value, right=False, style=lambda row: row.state.colour),
+    Column("CAUSE", lambda row: plain(row.cause) or None, right=False),
+    Column("BEGAN", lambda row: row.begun_s, _when, right=False, left_out=2),
+    Column("TOOK", lambda row: row.took_s, duration, right=True),
     Column(
-        "FROM", lambda one: PurePosixPath(plain(one.resumes)).name if one.resumes else None, right=False, left_out=1
+        "FROM", lambda row: PurePosixPath(plain(row.resumes)).name if row.resumes else None, right=False, left_out=1
     ),
-    Column("HOSTS", lambda one: folded(one.hosts) or None, right=False),
+    Column("HOSTS", lambda row: folded(row.hosts) or None, right=False),
 )

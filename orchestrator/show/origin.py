@@ -24,12 +24,12 @@ from torusrun.training.counted import counted
 
 COMPARED = ("loss", "test_loss", "accuracy", "top5")
 
-Numbers = Mapping[tuple[int, str], float | None]  # by step and name; None for one that is not finite
+Numbers = Mapping[tuple[int, str], float | None]  # by step and name; None for a number that is not finite
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Two values of a number at one step. `relative` is by the larger one; None if one of them is not finite."""
+    """Two values of a number at one step. `relative` is by the larger of them; None if either is not finite."""
 
     step: int
     name: str
@@ -42,7 +42,7 @@ class Comparison:
     """Two runs, compared with each other.
 
     `steps` and `numbers` count those that both recorded, `names` are their names. `first` and `largest` are the first
-    and the largest difference; None without one. `checkpoint` is the newest one that both have, '' for none, and
+    and the largest difference; None without one. `checkpoint` is the newest that both have, '' for none, and
     `same_weights` whether its checksums are equal. `grids` are those of their last attempts, () if unknown.
     """
 
@@ -68,8 +68,8 @@ class Comparison:
     def words(self) -> str:
         if not self.numbers and not self.checkpoint:
             return "nothing can be compared: they have no step and no checkpoint in common"
-        said = [self._numbers, self._weights, self._why]
-        return f"{'bit-identical: ' if self.identical else ''}{', '.join(filter(None, said))}"
+        parts = [self._numbers, self._weights, self._why]
+        return f"{'bit-identical: ' if self.identical else ''}{', '.join(filter(None, parts))}"
 
     @property
     def _numbers(self) -> str:
@@ -137,10 +137,10 @@ def _checkpoint(run: RunFolder, other: RunFolder) -> tuple[str, bool | None]:
     """(the newest checkpoint that both have, whether its files have the same checksums), by their manifests."""
     for path in candidates(run.checkpoints):
         try:
-            found = verify(path, contents=False), verify(other.checkpoints / path.name, contents=False)
+            manifests = verify(path, contents=False), verify(other.checkpoints / path.name, contents=False)
         except IncompleteCheckpoint:
             continue
-        return path.name, found[0].sha256 == found[1].sha256
+        return path.name, manifests[0].sha256 == manifests[1].sha256
     return "", None
 
 
@@ -248,7 +248,7 @@ def origin(run: RunFolder, view: View) -> RunOrigin:
 
 
 def _compared(run: RunFolder, original: str) -> Comparison | None:
-    """The run beside the one that it repeats; None if that one is gone, or unreadable."""
+    """The run beside the one that it repeats; None if the original is gone, or unreadable."""
     try:
         return compare(index.find(original), run)
     except (UserError, SiteError):

@@ -263,17 +263,17 @@ def outlook(plan: Plan, hosts: Sequence[str]) -> Outlook:
 def _orders(rows: Sequence[choose.OrderRow]) -> Table[choose.OrderRow]:
     """The all-reduce in each order, the load of its hottest link, and the ratio to the first row."""
     ours_s = rows[0].all_reduce_s
+
+    def hottest(row: choose.OrderRow) -> str:
+        return f"{row.largest_s_per_byte * 1e11:.2f} {row.hottest}"
+
     columns: list[Column[choose.OrderRow]] = [
         Column("order", lambda row: row.order, key="order"),
         Column("all-reduce ms", lambda row: row.all_reduce_s, ms, key="all_reduce_s"),
         Column("x ours", lambda row: row.all_reduce_s / ours_s if ours_s else 1.0, "{:.2f}".format),
         Column("hop-bytes", lambda row: row.hop_bytes, "{:.1f}".format, key="hop_bytes_per_byte"),
-        Column("hottest link, ms per 100 MB", _hottest, right=False),
+        Column("hottest link, ms per 100 MB", hottest, right=False),
         Column(None, lambda row: row.largest_s_per_byte, key="largest_s_per_byte"),
         Column(None, lambda row: row.hottest, key="hottest"),
     ]
     return Table(columns, rows, empty="")
-
-
-def _hottest(row: choose.OrderRow) -> str:
-    return f"{row.largest_s_per_byte * 1e11:.2f} {row.hottest}"

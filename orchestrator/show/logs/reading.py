@@ -70,7 +70,7 @@ LAST_BYTES = 1 << 28  # of a file, in which its last lines are searched
 
 @dataclass(frozen=True)
 class Filter:
-    """Selects lines: of a `rank`, or the job and all ranks (None); of an attempt, the newest (None), or all (0).
+    """Selects lines: of a `rank`, or of the job and all ranks (None); of an attempt, the newest (None), or all (0).
 
     `since_s` (as of time.time()) leaves out earlier lines; a line with an unknown time stays. Of the lines that exist
     already, the last `last` are kept; None: all.
@@ -142,19 +142,19 @@ class Reading:
         yield from self._last(self._new(whole=not final) for final in self._looks(until_over))
 
     def failures(self) -> Iterator[LogLine]:
-        """The errors and the failed ranks that there are, by attempt."""
+        """The errors and the failed ranks, by attempt."""
         role = self.filter.role
         yield from self._last([chain.from_iterable(self._shown(logs, failures(logs, role)) for logs in self.logs)])
 
     def _last(self, looks: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
-        """The lines of all looks, of the first one only the last lines if the filter says so."""
+        """The lines of all looks; of the first look only the last lines if the filter says so."""
         most = self.filter.last
         for lines in looks:
             yield from lines if most is None else deque(lines, maxlen=most)
             most = None
 
     def _looks(self, until_over: bool) -> Iterator[bool]:
-        """False for each look at the files until the run is over, then True for the last one."""
+        """False for each look at the files until the run is over, then True for the last look."""
         if until_over:
             for _ in follow(self.run):
                 self._find()
@@ -164,16 +164,15 @@ class Reading:
     def _find(self) -> None:
         """Look for new attempts. The one before may still write its last lines."""
         newest = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
-        new = {one.attempt.number for one in newest}
-        self.logs = named([*(one for one in self.logs if one.attempt.number not in new), *newest])
+        new = {known.attempt.number for known in newest}
+        self.logs = named([*(known for known in self.logs if known.attempt.number not in new), *newest])
         self.newest.rank(self.filter.rank or 0, self.filter.role)  # raises for a mistake
 
     def _new(self, *, whole: bool) -> Iterator[LogLine]:
-        for one in self.logs:
-            rank = one.rank(self.filter.rank, self.filter.role)
-            there = one.files(rank, self.filter.role)
-            files = [self._file(*file) for file in there if self._may_have(file[1])]
-            yield from self._shown(one, new_lines(files, whole=whole))
+        for attempt in self.logs:
+            of_rank = attempt.files(attempt.rank(self.filter.rank, self.filter.role), self.filter.role)
+            files = [self._file(*file) for file in of_rank if self._may_have(file[1])]
+            yield from self._shown(attempt, new_lines(files, whole=whole))
 
     def _file(self, origin: str, path: Path) -> FollowedFile:
         if path not in self._files:
@@ -191,9 +190,9 @@ class Reading:
         except OSError:
             return True
 
-    def _shown(self, one: Logs, lines: Iterable[LogLine]) -> Iterable[LogLine]:
+    def _shown(self, logs: Logs, lines: Iterable[LogLine]) -> Iterable[LogLine]:
         """The lines that meet the filter; of another user's run, safe to print."""
         chosen = filter(self.filter.meets, lines) if self.filter.chooses else lines
-        if one.record.mine:
+        if logs.record.mine:
             return chosen
-        return (LogLine(line.time_s, one.safe(line.origin), one.safe(line.text)) for line in chosen)
+        return (LogLine(line.time_s, logs.safe(line.origin), logs.safe(line.text)) for line in chosen)

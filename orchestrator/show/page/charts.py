@@ -61,15 +61,12 @@ def series(rows: Iterable[Row]) -> Series:
             continue
         for kept in (steps, evaluations):
             _drop(kept, row)
+        is_result = row.get("accuracy") is not None or row.get("test_loss") is not None
         if row["event"] == events.STEP:
             steps.append(row)
-        elif _is_result(row) and not (evaluations and evaluations[-1]["step"] == row["step"]):
+        elif is_result and not (evaluations and evaluations[-1]["step"] == row["step"]):
             evaluations.append(row)  # but not the end of the training, which repeats the last evaluation
     return Series(steps, evaluations, of_roles)
-
-
-def _is_result(row: Row) -> bool:
-    return row.get("accuracy") is not None or row.get("test_loss") is not None
 
 
 def _drop(kept: list[Row], row: Row) -> None:

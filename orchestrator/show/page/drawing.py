@@ -35,7 +35,7 @@ def written(values: list[float]) -> Callable[[float], str]:
             return lambda value: f"{value / size:.6g}{unit}" if value else "0"
     if largest < 1e-3:
         return "{:.3g}".format
-    gap = min((later - one for one, later in zip(values, values[1:], strict=False)), default=largest)
+    gap = min((later - earlier for earlier, later in zip(values, values[1:], strict=False)), default=largest)
     digits = next(n for n in range(8) if n == 7 or abs(gap * 10**n - round(gap * 10**n)) < 1e-6 * gap * 10**n)
     return lambda value: f"{value:.{digits}f}"
 
@@ -154,7 +154,7 @@ def _joined(points: Iterable[tuple[float, float]]) -> str:
 
 
 def _element(name: str, inner: str = "", /, **attributes: object) -> str:
-    """One element with markup in it."""
+    """An element with markup in it."""
     written = "".join(f" {key}={quoteattr(str(value))}" for key, value in attributes.items())
     return f"<{name}{written}>{inner}</{name}>"
 

@@ -70,7 +70,7 @@ class RunFacts:
     roles: Sequence[RoleSeen] = ()
 
     def shown(self, text: str) -> str:
-        """A text about the run in one line, without control characters, its secrets and what looks like one."""
+        """A text about the run in one line, without control characters, its secrets and what looks like a secret."""
         for form, name in self._forms:
             text = text.replace(form, f"[value of {name}]")
         return plain(str(masked(text)))
@@ -91,7 +91,7 @@ class RunFacts:
 
 
 def read(run: RunFolder, view: View) -> RunFacts:
-    """The facts of a run with this view. It queries the source of the site's topology, if it has one."""
+    """The facts of a run with this view. It queries the source of the site's topology, if there is any."""
     known, attempt = records(run, view), run.attempt(view.attempt)
     plan = known.plan if is_mine(run.folder) else None  # its expressions and sources are not another user's to choose
     return replace(
@@ -203,7 +203,7 @@ def overview(facts: RunFacts) -> Iterator[tuple[str, str]]:
     """(what, value); '' for what is not known."""
     view, account, plan = facts.view, facts.account, facts.plan
     if account and account.attempts:
-        begun = [one.begun_s for one in account.attempts if one.begun_s is not None]
+        begun = [attempt.begun_s for attempt in account.attempts if attempt.begun_s is not None]
         yield "submitted", moment(account.attempts[0].submitted_s)
         yield "started", moment(begun[0]) if begun else "not yet"
         yield "attempts", str(len(account.attempts))

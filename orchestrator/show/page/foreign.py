@@ -33,25 +33,25 @@ def objection(html: str) -> str:
     reader = _PageReader()
     reader.feed(html.removeprefix(BEGINS))
     reader.close()
-    return reader.found
+    return reader.objection
 
 
 class _PageReader(HTMLParser):
-    found = ""
+    objection = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         other = [name for name, _ in attrs if name not in ATTRIBUTES]
         if tag not in TAGS or other:
-            self.found = self.found or f"<{' '.join([tag, *other])}>"
+            self.objection = self.objection or f"<{' '.join([tag, *other])}>"
 
     def handle_comment(self, data: str) -> None:
-        self.found = self.found or "a comment"
+        self.objection = self.objection or "a comment"
 
     def handle_decl(self, decl: str) -> None:
-        self.found = self.found or "a declaration"
+        self.objection = self.objection or "a declaration"
 
     def unknown_decl(self, data: str) -> None:
-        self.found = self.found or "a declaration"
+        self.objection = self.objection or "a declaration"
 
     def handle_pi(self, data: str) -> None:
-        self.found = self.found or "an instruction"
+        self.objection = self.objection or "an instruction"

@@ -93,19 +93,19 @@ def _attempts(facts: RunFacts) -> Cells | None:
     if not facts.account or not facts.account.attempts:
         return None
     reasons = {event.attempt: event.reason for event in facts.events if isinstance(event, Ended)}
-    why: Column[AttemptFacts] = Column("WHY", lambda one: reasons.get(one.attempt), right=False)
+    why: Column[AttemptFacts] = Column("WHY", lambda row: reasons.get(row.attempt), right=False)
     return _cells(Table((*ATTEMPTS, why), facts.account.attempts[-MOST_ATTEMPTS:]), facts.shown)
 
 
 ROLES: tuple[Column[Span], ...] = (
-    Column("ROLE", lambda one: one.role.name, right=False),
-    Column("RANKS", lambda one: len(one.role.ranks)),
-    Column("HOSTS", lambda one: folded(one.role.hosts), right=False),
-    Column("STARTED", lambda one: one.started_s, moment, right=False),
-    Column("READY AFTER", lambda one: one.role.checked and one.role.checked.after_s, duration),
-    Column("RESTARTS", lambda one: one.restarts or None),
-    Column("ENDED", lambda one: one.ended_s, moment, right=False),
-    Column("STATE", lambda one: one.how or one.role.state, right=False),
+    Column("ROLE", lambda span: span.role.name, right=False),
+    Column("RANKS", lambda span: len(span.role.ranks)),
+    Column("HOSTS", lambda span: folded(span.role.hosts), right=False),
+    Column("STARTED", lambda span: span.started_s, moment, right=False),
+    Column("READY AFTER", lambda span: span.role.checked and span.role.checked.after_s, duration),
+    Column("RESTARTS", lambda span: span.restarts or None),
+    Column("ENDED", lambda span: span.ended_s, moment, right=False),
+    Column("STATE", lambda span: span.how or span.role.state, right=False),
 )
 
 
@@ -220,7 +220,7 @@ def best_first(runs: Sequence[Drawn]) -> tuple[list[Drawn], str]:
     for metric, larger in LARGER_IS_BETTER.items():
         known = [(value, run) for run in runs if (value := _last(run, metric)) is not None]
         if known:
-            known.sort(key=lambda one: one[0], reverse=larger)
+            known.sort(key=lambda pair: pair[0], reverse=larger)
             return [*(run for _, run in known), *(run for run in runs if _last(run, metric) is None)], metric
     return list(runs), ""
 

@@ -19,7 +19,7 @@ from torusrun.orchestrator.run.folder.without_secrets import is_secret_variable,
 from torusrun.orchestrator.show.page.facts import RunFacts
 
 COUNTED_ONLY = ("setup",)  # its lines may set variables
-NAMES = ("name", "site")  # they are said elsewhere, and have no default
+NAMES = ("name", "site")  # the page has them elsewhere, and they have no default
 MISSING = "–"
 MOST_KEYS = 10_000  # of a run's file
 EXACT = re.compile(r"(\d+)(\.\d*?)0+([A-Za-z/]+)")  # a time or a size as it is kept: 600.000000s

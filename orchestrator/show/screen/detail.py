@@ -55,13 +55,13 @@ class Losses:
         self.points.append((step, loss))
         if len(self.points) > MOST_POINTS:  # merge neighbours into one point
             pairs = zip(self.points[::2], self.points[1::2], strict=False)
-            self.points = [(later, (one + other) / 2) for (_, one), (later, other) in pairs]
+            self.points = [(later, (first + second) / 2) for (_, first), (later, second) in pairs]
 
 
 LOOK_S = 2.0  # between looks that read a few files of every node
 RESTS = 5  # the next look waits at least this many times as long as the last one took
 LOG_LINES = 20
-MOST_ENDS = 16  # of ranks that failed, of which the first one's error is searched
+MOST_ENDS = 16  # of ranks that failed, of which the error of the first is searched
 READ_BYTES = 1 << 16  # of the log of a rank that has not failed
 MARKS = re.compile(r"[\s~^]*")  # a line in which Python marks a part of the line above
 

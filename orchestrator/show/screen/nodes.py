@@ -85,11 +85,11 @@ def _of_node(node: NodeHeard, most: int) -> NodeRow:
 def _of_rank(node: NodeHeard, place: int) -> NodeRow:
     """A row for a rank of a node; it has its own GPU if the node has as many GPUs as ranks."""
     number, load = node.ranks[place], node.load
-    steps = next((found for found in load.ranks if found.rank == number), None) if load else None
+    steps = next((known for known in load.ranks if known.rank == number), None) if load else None
     gpus = load.gpus[place : place + 1] if load and len(load.gpus) == len(node.ranks) else ()
     late_s = load.at_s - steps.told_s if load and steps else 0.0
-    said = f"at step {steps.step}, reported {short(late_s)} earlier" if steps else ""
-    return NodeRow(f"  {node.labels.get(number, f'rank {number}')}", Long(said), None, gpus, steps)
+    heard = f"at step {steps.step}, reported {short(late_s)} earlier" if steps else ""
+    return NodeRow(f"  {node.labels.get(number, f'rank {number}')}", Long(heard), None, gpus, steps)
 
 
 def _ranks(node: NodeHeard) -> str:

@@ -64,21 +64,21 @@ def of_many(views: Sequence[View], window: Window, width: int) -> list[Text]:
 
 
 def _table(views: Sequence[View], longest: int) -> Table[View]:
-    """The table, with names of at most `longest` columns, so that each run has one line."""
+    """The table, with names of at most `longest` columns, so that each run has a single line."""
+
+    def speed(view: View) -> float | None:
+        return view.images_per_s if view.state is State.RUNNING else None
+
     columns: tuple[Column[View], ...] = (
         Column("RUN", lambda view: shortened(plain(view.run), longest), right=False),
         STATE,
         replace(STEP, left_out=4),
-        Column("IMAGES/S", _speed, thousands, right=True, left_out=1),
+        Column("IMAGES/S", speed, thousands, right=True, left_out=1),
         replace(RESULT, left_out=2),
         replace(ETA, left_out=3),
         Column("WHERE", _where, right=False),
     )
     return Table(columns, views)
-
-
-def _speed(view: View) -> float | None:
-    return view.images_per_s if view.state is State.RUNNING else None
 
 
 def _where(view: View) -> str:

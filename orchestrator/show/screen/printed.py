@@ -1,4 +1,4 @@
-"""Runs without a screen: a line for each change, now and then one for each at work, and the table at the end of one."""
+"""Runs without a screen: a line for each change, now and then for each run at work, and the table at its end."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ def show(runs: Sequence[RunFolder]) -> list[View]:
         for run, view in zip(runs, views, strict=True):
             if printed.get(view.folder) is not view.state or (due and not view.state.over):
                 printed[view.folder] = view.state
-                progress(words(view, said_by(run, view)))
+                progress(words(view, newest_output(run, view)))
     return views
 
 
-def said_by(run: RunFolder, view: View) -> str:
+def newest_output(run: RunFolder, view: View) -> str:
     """The newest line of rank 0's log, for a run without steps; otherwise ''."""
     return newest_line(run.attempt(view.attempt).rank_log(0)) if view.step is None else ""
 
 
-def words(view: View, said: str) -> str:
+def words(view: View, newest: str) -> str:
     """One line for a log: all figures, not cut, and the remarks on a run that is not over.
 
-    `said` is the newest line of rank 0's log, for a run without steps.
+    `newest` is the newest line of rank 0's log, for a run without steps.
     """
-    rest = remark(view, said) if view.step is None else "" if view.state.over else plain(view.remarks)
+    rest = remark(view, newest) if view.step is None else "" if view.state.over else plain(view.remarks)
     parts = ", ".join(filter(None, [*figures(view).values(), rest]))
     return f"{plain(view.run)} {view.state.value} {parts}".rstrip()
 
 
-def remark(view: View, said: str) -> str:
+def remark(view: View, newest: str) -> str:
     """The remark on a run without steps: why it has none, its newest output, or that it writes nothing."""
-    return plain("; ".join(filter(None, (view.reason, view.waiting)))) or said or plain(view.pause)
+    return plain("; ".join(filter(None, (view.reason, view.waiting)))) or newest or plain(view.pause)
 
 
 def figures(view: View) -> dict[str, str]:
