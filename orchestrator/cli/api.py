@@ -46,7 +46,7 @@ def submit(
 ) -> Run:
     """Submit the run file at `path`; it begins when the runs `after` are COMPLETED and the runs `after_any` are over.
 
-    It runs in the held allocation `held`, or in its own job. `planned` is its plan, if the caller has made one, and
+    It runs in the held allocation `held`, or in its own job. `planned` is its plan, if the caller has made it, and
     `origin` the origin of its files, if from another machine. Raises UserError for mistakes in the request, SiteError
     if it is refused.
     """

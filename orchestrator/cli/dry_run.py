@@ -139,7 +139,7 @@ def _launcher(plan: Plan) -> tuple[Launcher, list[str]]:
 
 
 def _hosts(plan: Plan) -> list[str]:
-    """The hosts of the job: this one, or placeholders for hosts that are not known yet."""
+    """The hosts of the job: this machine, or placeholders for hosts that are not known yet."""
     if schedulers.get(plan.site.scheduler).traits.one_machine:
         return [socket.gethostname()]
     return [f"<host {number}>" for number in range(1, plan.all_nodes + 1)]
@@ -171,7 +171,7 @@ def text(shown: DryRun, answer: str | None = None) -> str:
         "Answer of the scheduler": (answer or "").splitlines(),
         "Launcher": _launcher_lines(shown),
         **_roles(shown),
-        f"Code, copied from {shown.code.source if shown.code else ''}": _code(shown),
+        f"Code, copied from {shown.code.source if shown.code else ''}": _code(shown.code),
         f"Files in the run folder, {shown.plan.folder}": _table(shown.files),
         "Notes": shown.notes,
     }
@@ -197,7 +197,7 @@ def as_json(shown: DryRun, answer: str | None = None) -> dict[str, Any]:
         "program": asdict(shown.main.program),
         "container": shown.main.container,
         "environment": shown.main.environment,
-        "code": _code_record(shown),
+        "code": _code_record(shown.code),
         "files": shown.files,
         "notes": shown.notes,
         "script": shown.script,
@@ -220,11 +220,14 @@ def _launcher_lines(shown: DryRun) -> list[str]:
 
 def _programs(shown: DryRun, started: RoleProgram) -> dict[str, list[str]]:
     """What every rank of a role starts."""
-    named = f" of {started.role}" if started.role else ""
+    program, named = started.program, f" of {started.role}" if started.role else ""
+    stop = f"in {program.directory or shown.attempt.folder}, stopped by {signal.Signals(program.stop_signal).name}:"
+    kept = "with only those variables of the job that name ranks, GPUs and communication"
+    further = kept if started.container else "in addition to that of the job"
     return {
-        f"Program of every rank{named}": _program(shown, started.program),
+        f"Program of every rank{named}": [stop, command_line(program.argv)],
         f"Command that starts it in the container, on rank 0{named}": [command_line(started.container or [])],
-        f"Environment of rank 0's program{named}, {_further(started)}": _variables(started.environment),
+        f"Environment of rank 0's program{named}, {further}": _variables(started.environment),
     }
 
 
@@ -240,19 +243,7 @@ def _roles(shown: DryRun) -> dict[str, list[str]]:
     return sections
 
 
-def _program(shown: DryRun, program: Program) -> list[str]:
-    stop = signal.Signals(program.stop_signal).name
-    return [f"in {program.directory or shown.attempt.folder}, stopped by {stop}:", command_line(program.argv)]
-
-
-def _further(started: RoleProgram) -> str:
-    if started.container:
-        return "with only those variables of the job that name ranks, GPUs and communication"
-    return "in addition to that of the job"
-
-
-def _code(shown: DryRun) -> list[str]:
-    code = shown.code
+def _code(code: SelectedCode | None) -> list[str]:
     if code is None:
         return []
     listed, whole = "the files that git tracks or does not ignore", "the whole folder, because git does not list it"
@@ -260,8 +251,7 @@ def _code(shown: DryRun) -> list[str]:
     return [f"{counted(code.files, 'file')}, {counted(code.size_bytes, 'byte')}: {how}", *code.notes]
 
 
-def _code_record(shown: DryRun) -> dict[str, Any] | None:
-    code = shown.code
+def _code_record(code: SelectedCode | None) -> dict[str, Any] | None:
     if code is None:
         return None
     return {"source": str(code.source), "files": code.files, "bytes": code.size_bytes, "notes": code.notes}

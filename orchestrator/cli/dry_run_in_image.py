@@ -16,11 +16,11 @@ from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.run.program.what_runs import Program
 from torusrun.training.files.trusted import own_folder
 
-ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine: one that keeps values unchanged
+ASSUMED_VERSION = (4, 0)  # of a runtime that is not on this machine; it keeps values unchanged
 
 
 def runtime(plan: Plan, notes: list[str]) -> Runtime:
-    """The runtime on this machine with the site's modules, or the one that the job is assumed to have."""
+    """The runtime on this machine with the site's modules, or the runtime that the job is assumed to have."""
     here = login(plan.site)
     if here.runtime:
         return here.runtime

@@ -69,7 +69,7 @@ class Run:
         return read_account(self.folder, self.status().state)
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest complete checkpoint of a training; None if there is none."""
+        """The newest complete checkpoint of a training; None without any."""
         return newest_complete(self.folder.checkpoints)
 
     def cancel(self) -> None:
@@ -135,8 +135,8 @@ class Run:
         """Forward a local port to `port` on the host of a rank (of a role) until the attempt ends; then 0.
 
         A role's name in place of `port` is its own port. The local port is `listen` ('6007', '0.0.0.0:6007'), or `port`
-        or a free one of loopback; its address is printed. Raises UserError if the run is not running or the port cannot
-        be opened, SiteError if the connection breaks.
+        or a free port of loopback. Its address is printed. Raises UserError if the run is not running or the port
+        cannot be opened, SiteError if the connection breaks.
         """
         from torusrun.orchestrator.beside.forward import forward
 
@@ -157,7 +157,7 @@ class Run:
         return collect(self.folder, Path(into), checkpoints, warn, patterns.parse_list(only))
 
     def export(self, into: str | Path, kind: str = "csv") -> Path:
-        """Write the metrics as a file into the folder `into`/RUN, replacing an earlier one; the file's absolute path.
+        """Write the metrics as a file into the folder `into`/RUN, replacing an earlier file; the file's absolute path.
 
         `kind` is "csv" or "tensorboard" (needs tensorboard). Raises UserError if the run
         has recorded no steps, or if the package is missing.

@@ -1,4 +1,4 @@
-"""Runs and sweeps on login nodes in Python: the functions of `Run` and `Sweep`, by the verbs that are run there."""
+"""Runs and sweeps on login nodes in Python: the functions of `Run` and `Sweep`, by the verbs that login nodes run."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class SweepThere(OnLoginNode, Sweep):
 def follow(runs: Sequence[Known]) -> Generator[list[View], None, None]:
     """The views of runs of one login node, now and whenever a while has passed, until all are over.
 
-    One `watch` there waits for their ends; it is started again when its link breaks.
+    A `watch` on the login node waits for their ends; it is started again when its link breaks.
     """
     views = status.views(runs)
     yield views

@@ -1,4 +1,4 @@
-"""`torusrun VERB ...`: one lazy import per verb, so that help and status load only the code they need."""
+"""`torusrun VERB ...`: a verb is imported when it is called, so that help and status load only the code they need."""
 
 # ruff: noqa: E402
 
@@ -31,7 +31,7 @@ from torusrun.orchestrator.cli.verb_list import RESULTS, VERBS, module_of, no_ve
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code."""
+    """Run a verb; returns the exit code."""
     os.environ.update(safe(os.environ))  # for libraries that start programs, as fabric does for a ProxyCommand
     os.umask(private.UMASK)  # new files are for their user only
     _open_what_is_closed()

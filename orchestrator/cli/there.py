@@ -1,7 +1,7 @@
 """Carries out a request on this login node, after boot.py. Each request may be repeated, as its answer can be lost.
 
 A verb with files gets them in a folder of its own, which is removed at its end; its secrets are only in its
-environment. A verb that acts is not disturbed by a link that breaks, one that reports ends with it.
+environment. A verb that acts is not disturbed by a link that breaks; a verb that reports ends with it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _exists(made: str) -> bool:
 
 @contextmanager
 def _one_at_a_time(made: str) -> Iterator[None]:
-    """A context that a second request with the same id enters only after the first one has ended."""
+    """A context that a second request with the same id enters only after the first has ended."""
     if not made:
         yield
         return

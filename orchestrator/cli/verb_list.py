@@ -159,7 +159,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """What writes a help. argparse makes one for every option, and would import shutil for the width alone."""
+    """What writes a help. argparse makes it for every option, and would import shutil for the width alone."""
     try:
         output = sys.__stdout__.fileno() if sys.__stdout__ else -1
         columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(output).columns)

@@ -55,7 +55,7 @@ class CheckpointCost:
 
 
 def mean_time_to_failure_s(of_node_s: float | None, nodes: int, ranks: int) -> float:
-    """The mean time between failures of a job, by that of one node; without it by Meta's rate for as many GPUs."""
+    """The mean time between failures of a job, by that of a node; without it by Meta's rate for as many GPUs."""
     return of_node_s / nodes if of_node_s else failure_of_ranks_s(ranks)
 
 

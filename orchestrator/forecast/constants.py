@@ -18,7 +18,7 @@ LEVEL = ("members", "bandwidth_bytes_per_s", "latency_s")
 
 @dataclass(frozen=True)
 class Value:
-    """A published number, or one derived from such a number."""
+    """A published number, or a number derived from it."""
 
     value: float
     mark: Certainty

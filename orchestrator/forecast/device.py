@@ -122,7 +122,7 @@ class Device:
         return replace(self, name=f"{self.name}, {share:.3g} of the work at 224 x 224", image_s=self.image_s * share)
 
     def with_passes(self, passes: int) -> Device:
-        """The device with so many passes in a step in place of one: each has the fixed time and launches (derived)."""
+        """The device with so many passes in a step, not one: each has the fixed time and launches (derived)."""
         if passes == self.passes:
             return self
         times = passes / self.passes
@@ -185,7 +185,7 @@ def reference_batch(name: str) -> float:
 def device_for(architecture: str | None, gpu_type: str | None = None) -> str | None:
     """The name of the device of this type of a site, as h200 or nvidia_h200, or else of this architecture, as sm_70.
 
-    None for an unknown one, for a part of a GPU (MIG), as a100_3g.20gb, and for an H100 or H200 on PCIe or in pairs
+    None for an unknown type, for a part of a GPU (MIG), as a100_3g.20gb, and for an H100 or H200 on PCIe or in pairs
     (NVL), because nothing says how fast it is.
     """
     if gpu_type and SLOWER.search(gpu_type.lower()):

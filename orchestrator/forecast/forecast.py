@@ -36,7 +36,7 @@ class PhaseForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The predicted times of a run; the times of one step are for the phase that takes longest.
+    """The predicted times of a run; the times of a step are for the phase that takes longest.
 
     `intervals` has the bounds of these numbers at 90 %, by name; `doubts` are what widens that of the step.
     """

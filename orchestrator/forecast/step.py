@@ -69,10 +69,10 @@ class Stragglers:
         return self._share(self.sigma) * compute_s
 
     def wait_between(self, compute_s: float) -> Interval:
-        """The same with the bounds of sigma. Beyond the largest known cluster the upper one has a longer tail.
+        """The same with the bounds of sigma. Beyond the largest known cluster the upper bound has a longer tail.
 
         No spread of so many ranks is published. There the upper bound has an exponential tail, whose expected maximum
-        grows as log N, in place of a normal one (derived).
+        grows as log N, in place of a normal tail (derived).
         """
         ends = sorted(self._share(sigma) * compute_s for sigma in self.bounds)
         tail_s = self.bounds.high * compute_s * self._tail
@@ -106,7 +106,7 @@ EXACTLY = Interval(1.0, 1.0)
 
 @dataclass(frozen=True)
 class Step:
-    """Seconds of one step by part. `exposed_between_s` are the bounds of `exposed_s` if the links are doubtful.
+    """Seconds of a step by part. `exposed_between_s` are the bounds of `exposed_s` if the links are doubtful.
 
     A rank reads its next batch beside the step in `reading_s`; 0.0 if that is not known.
     """

@@ -109,7 +109,7 @@ def _data_of(train: Train, measured: MeasuredFacts) -> DataFacts:
 
 
 def _model_of(train: Train, measured: MeasuredFacts) -> ModelFacts:
-    """The facts of the model; gradients of a measured one are taken to be ready in proportion to their parameters."""
+    """The facts of the model; gradients of a measured model are taken to be ready in proportion to their parameters."""
     data = data_facts(train)
     try:
         model = model_facts(train, data) if data else None
@@ -167,7 +167,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class PhaseSteps:
-    """Steps of one batch over all ranks; an image takes `work` times as long as one of the workload's size."""
+    """Steps of one batch over all ranks; an image takes `work` times as long as an image of the workload's size."""
 
     batch: int
     steps: int

@@ -152,7 +152,7 @@ def attempts_needed(plan: Plan, total_s: float) -> int:
 
 
 def cost_line(plan: Plan, total_s: float) -> str:
-    """'4.6 node-hours' of all roles for so many seconds, and the attempts if one is not enough."""
+    """'4.6 node-hours' of all roles for so many seconds, and the attempts if it needs several."""
     needed, node_hours = attempts_needed(plan, total_s), plan.asked_nodes * total_s / 3600
     hours = f"{node_hours:.4g} node-hours"
     if plan.site.points_per_node_hour is not None:
@@ -203,7 +203,7 @@ def _step(value_s: float) -> str:
 
 
 def attempts_for(work_s: float, limit_s: float, stop_before_s: float = 0.0) -> int:
-    """The attempts one after the other for `work_s` of training; each must stop `stop_before_s` before its limit.
+    """The attempts in a row for `work_s` of training; each must stop `stop_before_s` before its limit.
 
     The time from the start of an attempt to its first step is not known, and left out.
     """

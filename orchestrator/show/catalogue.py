@@ -161,7 +161,7 @@ class ShownRecipe:
         return lambda phase: with_mark(words(phase), self._mark(phase, key))
 
     def _mark(self, phase: Phase, key: str) -> str:
-        """The letter of a value, from this phase or the last one before it that sets the value."""
+        """The letter of a value, from this phase, or from the last phase before it that sets the value."""
         written = self.recipe.written["phases"]
         for number in range(phase.number, -1, -1):
             if key in written[number]:
@@ -172,7 +172,7 @@ class ShownRecipe:
         return weakest(self.recipe.mark(TOP[key]))
 
     def _others(self) -> Iterator[str]:
-        """The values that are not in the table, one line for each section."""
+        """The values that are not in the table, in a line for each section."""
         for section, written in self.recipe.written.items():
             if section not in ("phases", "epochs", "batch"):
                 values = ", ".join(filter(None, (self._other(key, name) for key, name in _named(written, section))))

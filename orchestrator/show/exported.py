@@ -107,7 +107,7 @@ FORMATS = {
 
 
 def format_of(name: str) -> Format:
-    """The format of this name. Raises UserError if there is none, or if its package is not installed."""
+    """The format of this name. Raises UserError if it is unknown, or if its package is not installed."""
     if not (chosen := FORMATS.get(name)):
         raise UserError(f"there is no format {name!r} (formats: {', '.join(FORMATS)})")
     if chosen.package and find_spec(chosen.package) is None:
@@ -119,7 +119,7 @@ def format_of(name: str) -> Format:
 def write(run: str, metrics: Iterable[Row], into: Path, kind: str) -> Path:
     """Write the metrics of a run as a file in the folder `into`/RUN; the absolute path of the file.
 
-    Raises UserError if there are none, for an unknown `kind`, if its package is missing, or if the file cannot be
+    Raises UserError if there are no metrics, for an unknown `kind`, if its package is missing, or if the file cannot be
     written.
     """
     made, metric_table = format_of(kind), table(run, metrics)

@@ -171,13 +171,8 @@ LEAST_SHARE = 0.001  # of the time: a use with less is not shown
 
 def account_lines(account: Account, width: int | None) -> Iterator[str]:
     """The attempts and the times as lines below a run."""
-    yield from attempts(account).lines(None if width is None else width - len(INDENT))
+    yield from Table(ATTEMPTS, account.attempts).lines(None if width is None else width - len(INDENT))
     yield from time_lines(account)
-
-
-def attempts(account: Account) -> Table[AttemptFacts]:
-    """The attempts of a run, each in a row."""
-    return Table(ATTEMPTS, account.attempts)
 
 
 def time_lines(account: Account) -> Iterator[str]:

@@ -102,6 +102,7 @@ def compare(run: RunFolder, other: RunFolder) -> Comparison:
     mine, theirs = _numbers(run), _numbers(other)
     common = sorted(mine.keys() & theirs.keys())
     differing = [_difference(key, mine[key], theirs[key]) for key in common if mine[key] != theirs[key]]
+    largest = max(differing, key=lambda pair: math.inf if pair.relative is None else pair.relative, default=None)
     checkpoint, same = _checkpoint(run, other)
     return Comparison(
         (run.run_id, other.run_id),
@@ -109,7 +110,7 @@ def compare(run: RunFolder, other: RunFolder) -> Comparison:
         len(common),
         tuple(name for name in COMPARED if any(name == recorded for _, recorded in common)),
         next(iter(differing), None),
-        max(differing, key=_size, default=None),
+        largest,
         checkpoint,
         same,
         (_grid(run), _grid(other)),
@@ -127,10 +128,6 @@ def _difference(key: tuple[int, str], mine: float | None, theirs: float | None) 
     if mine is not None and theirs is not None:
         relative = abs(mine - theirs) / max(abs(mine), abs(theirs))
     return Difference(*key, (mine, theirs), relative)
-
-
-def _size(difference: Difference) -> float:
-    return math.inf if difference.relative is None else difference.relative
 
 
 def _checkpoint(run: RunFolder, other: RunFolder) -> tuple[str, bool | None]:
@@ -248,7 +245,7 @@ def origin(run: RunFolder, view: View) -> RunOrigin:
 
 
 def _compared(run: RunFolder, original: str) -> Comparison | None:
-    """The run beside the one that it repeats; None if the original is gone, or unreadable."""
+    """The run beside its original; None if the original is gone, or unreadable."""
     try:
         return compare(index.find(original), run)
     except (UserError, SiteError):

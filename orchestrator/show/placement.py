@@ -49,7 +49,7 @@ class Order:
 
     @cached_property
     def link(self) -> Mapping[str, LinkLoad]:
-        """The load of every link by the name of the host or switch below it. A switch without one carries nothing."""
+        """The load of every link by the name of the host or switch below it. A switch without load carries nothing."""
         return {load.name: load for load in self.loads.links}
 
 
@@ -115,7 +115,7 @@ class Map:
             number += count
 
     def _links(self, rows: int) -> list[str]:
-        """A line for every switch, and one for the hosts' own links; of many, the hottest."""
+        """A line for every switch, and a line for the hosts' own links; of many, the hottest."""
         ours, own = self.orders[0], self._own()
         names = [*self.racks, *self.above]
         shown = sorted(names, key=lambda name: -_ms(ours, name))[:MOST_LINKS] if len(names) > MOST_LINKS else names

@@ -89,7 +89,7 @@ def _about(text: str) -> str:
 
 
 def _save(path: Path, text: str, name: str) -> None:
-    """Write an example and the files of its folder that it names. Raises UserError if one of them exists."""
+    """Write an example and the files of its folder that it names. Raises UserError if any of them exists."""
     from torusrun.orchestrator.keys.editors import schema_line
     from torusrun.orchestrator.keys.paths import absolute
 

@@ -15,7 +15,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(listing(things, now_s).lines()) if things else "nothing to remove", flush=True)
     question = f"remove {counted(len(things), 'thing')} and free {size(total)}"
     if args.dry_run or not things or not chosen.confirmed(question, yes=args.yes):
-        _end(things, now_s, as_json=args.json)
+        _end(args, things, now_s)
         return DONE
     with busy("removing it"):
         still = things if args.yes else _things(args, site, now_s)  # somebody may use it since the question
@@ -69,15 +68,15 @@ def run(args: argparse.Namespace) -> int:
     things = [replace(thing, removed=thing.path in errors and not errors[thing.path]) for thing in things]
     freed = sum(thing.size_bytes for thing in things if thing.removed)
     print(f"freed {size(freed)}", file=sys.stderr if args.json else sys.stdout)
-    _end(things, now_s, as_json=args.json)
+    _end(args, things, now_s)
     return chosen.complained(error for error in errors.values() if error)
 
 
-def _end(things: list[Garbage], now_s: float, *, as_json: bool) -> None:
+def _end(args: argparse.Namespace, things: list[Garbage], now_s: float) -> None:
     from torusrun.orchestrator.upkeep.garbage import listing
 
-    if as_json:
-        print(json.dumps({"schema": 1, "found": listing(things, now_s).as_json()}, indent=1))
+    if args.json:
+        shared_arguments.show(args, {"found": listing(things, now_s).as_json()}, "")
 
 
 def _things(args: argparse.Namespace, site: Site, now_s: float) -> Iterator[Garbage]:

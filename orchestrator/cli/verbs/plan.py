@@ -108,7 +108,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _forecast(planned: Plan, hosts: ExpectedHosts | None) -> tuple[Forecast | None, str]:
-    """The prediction of a training, or the reason why there is none."""
+    """The prediction of a training, or why it has none."""
     from torusrun.orchestrator.run.plan.command_runs import NOTHING
     from torusrun.orchestrator.run.plan.forecast import forecast_of
 
@@ -207,7 +207,7 @@ def _keeps_going(planned: Plan) -> str:
 
 
 def _bad_nodes(planned: Plan) -> dict[str, str]:
-    """The hosts that the first attempt would leave out. The memory of a site with a login node is there."""
+    """The hosts that the first attempt would leave out. The login node of a site has its own memory."""
     if planned.site.host:
         return {}
     from torusrun.orchestrator.run.plan import attempt_plan
@@ -218,7 +218,7 @@ def _bad_nodes(planned: Plan) -> dict[str, str]:
 
 
 def _images(planned: Plan) -> list[str]:
-    """The images; of one that comes from an image file and is not built yet, also the command that builds it."""
+    """The images, each with the command that builds it if it comes from an image file and is not built yet."""
     from torusrun.orchestrator.run.plan.role_plans import of_images
 
     return [_image(of_image, name) for name, of_image in of_images(planned).items()]

@@ -20,10 +20,8 @@ from torusrun.orchestrator.cli.verbs import chosen
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_ids", metavar="RUN", nargs="+", help=chosen.RUNS)
-    one, several = "report-RUN.html", "report.html for several runs"
-    parser.add_argument(
-        "-o", metavar="FILE", dest="file", help=f"the file to write, - for the output; default: {one}, or {several}"
-    )
+    what = "the file to write, - for the output; default: report-RUN.html, or report.html for several runs"
+    parser.add_argument("-o", metavar="FILE", dest="file", help=what)
     parser.add_argument("--force", action="store_true", help="overwrite the file")
 
 

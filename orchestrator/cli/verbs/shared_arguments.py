@@ -55,7 +55,7 @@ def repeated(parser: argparse.ArgumentParser, option: str, metavar: str, text: s
 
 
 def keys(parser: argparse.ArgumentParser) -> None:
-    """Add the options that are keys of a run. They join the values of --set, and the last one wins."""
+    """Add the options that are keys of a run. They join the values of --set, and the last value wins."""
     ranks = parser.add_mutually_exclusive_group()
     key(parser, "-n", "-N", "--nodes", metavar="N", help="nodes to ask for")
     key(ranks, "--gpus", metavar="N", help="GPUs to use on a node, with one rank for each")

@@ -1,6 +1,6 @@
 """The output of an attempt: each file, read as it grows, the files of its ranks and its job, and why they are empty.
 
-An index has the times of lines, if there is one (run/folder/log_times.py).
+An index may have the times of lines (run/folder/log_times.py).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LogLine(NamedTuple):
 class FollowedFile:
     """One file and the position of reading. `left` is an unfinished line at the end.
 
-    It is read in blocks of `block_bytes` and is open only while one is read, because thousands may be read together.
+    It is read in blocks of `block_bytes` and is open only while a block is read: thousands may be read together.
     """
 
     origin: str
@@ -77,7 +77,7 @@ class FollowedFile:
             self.begin(os.fstat(file.fileno()).st_ino, at)
 
     def new(self, *, whole: bool) -> Iterator[LogLine]:
-        """The lines that were added since the last call; without `whole` also an unfinished one.
+        """The lines that were added since the last call; without `whole` also an unfinished line.
 
         A file that was cut short or replaced is read from its beginning. A file that cannot be read is reported once.
         """

@@ -162,7 +162,7 @@ class Reading:
         yield True
 
     def _find(self) -> None:
-        """Look for new attempts. The one before may still write its last lines."""
+        """Look for new attempts. The attempt before them may still write its last lines."""
         newest = all_logs(self.run) if self.filter.attempt == 0 else [logs(self.run, self.filter.attempt)]
         new = {known.attempt.number for known in newest}
         self.logs = named([*(known for known in self.logs if known.attempt.number not in new), *newest])

@@ -12,7 +12,7 @@ from torusrun.orchestrator.show.page.drawing import Chart, ChartLine
 from torusrun.orchestrator.show.page.facts import RunFacts
 from torusrun.training.reporting import events
 
-COLUMNS = 240  # parts of the x axis, for each of which a curve of many points shows one
+COLUMNS = 240  # parts of the x axis, in each of which a curve of many points shows a single point
 LEAST_POINTS = 2
 
 Row = Mapping[str, Any]

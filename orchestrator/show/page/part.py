@@ -25,7 +25,7 @@ from torusrun.training.counted import counted
 
 MOST_ERROR_LINES = 12
 MOST_ATTEMPTS = 20
-MOST_RANKS = 64  # of more, the slowest one of each host
+MOST_RANKS = 64  # of more, the slowest of each host
 
 
 class Cells(NamedTuple):

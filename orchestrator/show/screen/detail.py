@@ -59,7 +59,7 @@ class Losses:
 
 
 LOOK_S = 2.0  # between looks that read a few files of every node
-RESTS = 5  # the next look waits at least this many times as long as the last one took
+RESTS = 5  # the next look waits at least this many times as long as the last look took
 LOG_LINES = 20
 MOST_ENDS = 16  # of ranks that failed, of which the error of the first is searched
 READ_BYTES = 1 << 16  # of the log of a rank that has not failed

@@ -38,7 +38,7 @@ class NodeHeard:
 
     @property
     def slowest(self) -> RankSteps | None:
-        """The rank of this node that computes longest; if that is unknown, the one with the longest steps."""
+        """The rank of this node that computes longest; if that is unknown, the rank with the longest steps."""
         known = self.load.ranks if self.load else ()
         return max(known, key=lambda rank: (rank.computed_s or 0.0, rank.step_s), default=None)
 
@@ -65,7 +65,7 @@ def ordered(nodes: Sequence[NodeHeard], slow: Sequence[str] = ()) -> list[NodeHe
 
 
 def table(nodes: Sequence[NodeHeard], width: int, *, ranks: bool = False) -> Table[NodeRow]:
-    """A line for each node, and with `ranks` one for each rank below it; names fit a terminal of `width` columns."""
+    """A line for each node, and with `ranks` a line for each rank below it; names fit a terminal of `width` columns."""
     most = max(LEAST_NAME, width // 4)
     rows = []
     for node in nodes:

@@ -112,7 +112,7 @@ LEAST_BAR, MOST_BAR = 10, 40
 
 @dataclass(frozen=True)
 class Head:
-    """The name, the state, the bar and the step of a run in one line; a narrow one has no name."""
+    """The name, the state, the bar and the step of a run in one line; a narrow line has no name."""
 
     view: View
 

@@ -27,7 +27,7 @@ MOVES = {"up": -1, "down": 1}
 
 
 class Screen:
-    """Runs in full-screen: a table of many, or one of them with its details. `views` are the newest views."""
+    """Runs in full-screen: a table of many, or the details of one. `views` are the newest views."""
 
     def __init__(self, runs: Sequence[RunFolder]) -> None:
         self._runs = runs
@@ -89,7 +89,7 @@ class Screen:
                 self._open(self._selected)
 
     def _shown(self) -> tuple[list[int], int | None]:
-        """(The indices of the runs among the views, in the order on the screen; the row of the selected one)."""
+        """(The indices of the runs among the views, in the order on the screen; the row of the selected run)."""
         shown = sorted(range(len(self.views)), key=lambda number: rank(self.views[number]))
         return shown, None if self._selected is None else shown.index(self._selected)
 
