@@ -83,7 +83,10 @@ class Forecast:
 def forecast(asked: Asked) -> Forecast:
     """Predict a run without disturbances, with the interval of each number."""
     steps = [(phase, _step(asked, phase)) for phase in asked.phases]
-    phases = tuple(_phase(asked, phase, step) for phase, step in steps)
+    phases = tuple(
+        PhaseForecast(phase.batch, phase.steps, step.total_s, doubts.interval_of(step, _doubts(asked, phase, step)))
+        for phase, step in steps
+    )
     train_s = sum(phase.steps * phase.step_s for phase in phases)
     at = max(range(len(phases)), key=lambda index: phases[index].steps * phases[index].step_s)
     longest, step = steps[at]
@@ -94,7 +97,7 @@ def forecast(asked: Asked) -> Forecast:
     validation_s = asked.evaluations * evaluation_s
     node_hours, price = asked.nodes * (train_s + validation_s) / 3600, asked.points_per_node_hour
     target, images = _epochs(asked), sum(phase.steps * phase.batch for phase in phases)
-    parts = _doubts(asked, local, step)
+    parts = _doubts(asked, longest, step)
     all_reduce_s = asked.communication.all_reduce_s(asked.workload.gradient_bytes)
     intervals = {
         "step_s": phases[at].interval_s,
@@ -145,13 +148,8 @@ def _waits_between(step: Step) -> Interval:
     return Interval(max(0.0, waits.low), max(0.0, waits.high))
 
 
-def _phase(asked: Asked, phase: PhaseSteps, step: Step) -> PhaseForecast:
-    of_step = _doubts(asked, phase.batch / asked.ranks, step)
-    return PhaseForecast(phase.batch, phase.steps, step.total_s, doubts.interval_of(step, of_step))
-
-
-def _doubts(asked: Asked, batch: float, step: Step) -> tuple[Doubt, ...]:
-    of_step = doubts.of_step(asked.device, batch, step, asked.compute, asked.links_factor)
+def _doubts(asked: Asked, phase: PhaseSteps, step: Step) -> tuple[Doubt, ...]:
+    of_step = doubts.of_step(asked.device, phase.batch / asked.ranks, step, asked.compute, asked.links_factor)
     return (*of_step, *doubts.sharing(step, asked.ranks_per_core))
 
 

@@ -15,7 +15,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.errors import DONE
 from torusrun.orchestrator.base.terminal.remarks import result
 from torusrun.orchestrator.cli.verbs import chosen
 
@@ -30,11 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.run.attempts.cancel import cancel_all
 
-    meant = chosen.chosen(args, "cancel", _is_to_cancel, "none of which is waiting or running")
-    if not meant.named and not chosen.agreed([run.run_id for run in meant.runs], "cancel", yes=args.yes):
-        return DONE
-    refused = cancel_all(meant.runs)
-    for asked in meant.runs:
+    runs = chosen.agreed_runs(args, "cancel", _is_to_cancel, "none of which is waiting or running")
+    refused = cancel_all(runs)
+    for asked in runs:
         if asked not in refused:
             watch = f"`torusrun watch {asked.run_id}` shows when it has ended"
             result(asked.run_id, f"cancellation of {asked.run_id} requested; {watch}")

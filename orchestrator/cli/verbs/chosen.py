@@ -101,10 +101,17 @@ def handles(words: Sequence[str]) -> list[Run]:
     return [*map(Run, selection.named(here) if here else []), *map(RunThere, away)]
 
 
-def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
-    """Show the runs of these ids and ask whether to do it, unless `yes`; `does` is as in 'cancel'. False without runs.
+def agreed_runs(args: argparse.Namespace, verb: str, may: Callable[[View], bool], why_not: str) -> Sequence[RunFolder]:
+    """The runs of `chosen`; none if the user, who did not name them, does not agree. Raises as `confirmed` does."""
+    meant = chosen(args, verb, may, why_not)
+    agrees = meant.named or agreed([run.run_id for run in meant.runs], verb, yes=args.yes)
+    return meant.runs if agrees else []
 
-    Raises UserError if there is no terminal on which to ask.
+
+def agreed(names: Sequence[str], does: str, *, yes: bool) -> bool:
+    """Whether the user agrees that a verb `does` this, as in 'cancel', to the runs of these ids; False without runs.
+
+    Raises as `confirmed` does.
     """
     more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return bool(names) and confirmed(f"{does} {counted(len(names), 'run')}: {', '.join(names[:SHOWN])}{more}", yes=yes)

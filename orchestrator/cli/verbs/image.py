@@ -77,6 +77,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from torusrun.orchestrator.keys.load import load_site
+    from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.run.image import building
 
     for option, words in ONLY_OF.items():
@@ -92,7 +93,9 @@ def run(args: argparse.Namespace) -> int:
         _print_noted(building.definition(args.image, site, args.context), end="")
         return DONE
     if args.what == "convert":
-        _print_noted(_converted(args.image, site, args.to, args.context))
+        if args.to is None:
+            raise UserError("`torusrun image convert` needs --to, a new folder for a definition, or a new Dockerfile")
+        _print_noted(building.converted(args.image, site, absolute(args.to), args.context))
         return DONE
     cache = building.cache(site)
     if args.what == "ls":
@@ -164,15 +167,6 @@ def _inspected(cache: Cache, entry: CachedImage) -> dict[str, Any]:
     lock = cache.packages(entry.key)
     known = {"lock": str(lock), "packages": package_lock.read_lock(lock).as_json()} if lock.exists() else {}
     return {**entry.as_json(), "path": str(entry.path), **known}
-
-
-def _converted(source: str, site: Site, to: str | None, context: Path | None) -> tuple[Path, tuple[str, ...]]:
-    from torusrun.orchestrator.keys.paths import absolute
-    from torusrun.orchestrator.run.image import building
-
-    if to is None:
-        raise UserError("`torusrun image convert` needs --to, a new folder for a definition, or a new Dockerfile")
-    return building.converted(source, site, absolute(to), context)
 
 
 def _print_noted(made: tuple[str | Path, tuple[str, ...]], end: str = "\n") -> None:

@@ -13,7 +13,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torusrun.orchestrator.base.errors import DONE, UserError
@@ -57,32 +56,19 @@ def _resume_sweep(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    if len(args.run_ids) == 1 and _names_sweep(args.run_ids[0]):
+    from torusrun.orchestrator.cli.handle import Run
+    from torusrun.orchestrator.run.folder import index
+    from torusrun.orchestrator.run.folder.sweep_folder import members_of
+
+    if len(args.run_ids) == 1 and members_of(args.run_ids[0], index.runs()):
         return _resume_sweep(args)
-    runs = _runs(args)
+    runs = [Run(folder) for folder in chosen.agreed_runs(args, "resume", _may, "none of which has ended early")]
     if len(runs) > 1 and args.wait:
         raise UserError("--wait follows one run: leave it out, and use `torusrun watch`")
     if len(runs) != 1:
         return chosen.complained(chosen.refused(lambda run: _resume(run, args), runs))
     _resume(runs[0], args)
     return watch.follow_to_end(runs[0]) if args.wait else DONE
-
-
-def _names_sweep(word: str) -> bool:
-    from torusrun.orchestrator.run.folder import index
-    from torusrun.orchestrator.run.folder.sweep_folder import members_of
-
-    return bool(members_of(word, index.runs()))
-
-
-def _runs(args: argparse.Namespace) -> Sequence[Run]:
-    """The runs to resume; none if the user does not agree."""
-    from torusrun.orchestrator.cli.handle import Run
-
-    meant = chosen.chosen(args, "resume", _may, "none of which has ended early")
-    if not meant.named and not chosen.agreed([run.run_id for run in meant.runs], "resume", yes=args.yes):
-        return []
-    return [Run(run) for run in meant.runs]
 
 
 def _may(view: View) -> bool:
