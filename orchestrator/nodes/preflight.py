@@ -81,19 +81,14 @@ def passed(
     except (TorusrunError, RendezvousError, OSError) as error:
         print(f"torusrun: no preflight, so no node was checked: {error}", file=sys.stderr, flush=True)
         return [*hosts]
-    _write(record, attempt)
+    try:
+        record.write(attempt.preflight)
+    except TorusrunError as error:  # a full disk: its findings count all the same
+        print(f"torusrun: preflight: {error}", file=sys.stderr, flush=True)
     print(f"torusrun: preflight of {counted(len(record.nodes), 'node')}: {record.took_s:.1f} s", flush=True)
     for remark in record.remarks:
         print(f"torusrun: preflight: {remark}", file=sys.stderr, flush=True)
     return _without(record, plan, run, attempt, hosts)
-
-
-def _write(record: PreflightRecord, attempt: Attempt) -> None:
-    """Write the record. On a full disk none is kept, and its findings count all the same."""
-    try:
-        record.write(attempt.preflight)
-    except TorusrunError as error:
-        print(f"torusrun: preflight: {error}", file=sys.stderr, flush=True)
 
 
 def _without(

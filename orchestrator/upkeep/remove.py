@@ -34,7 +34,9 @@ def _remove(run: RunFolder, needed: Collection[Path], force: bool) -> None:
     if not run.ledger.exists():
         raise UserError(f"{run.folder}: this has no ledger, so it is unknown whether the run is over; look at it")
     with alone(run):  # nobody resumes it meanwhile
-        _check(run, look(run), needed, force)
+        check_over(run, look(run), force=force)
+        if run.folder in needed:
+            raise UserError(f"another run waits for {run.run_id} (--after): remove it once that one is over")
         settled.forget([run.run_id])
         index.forget(run)
     if run.folder.exists() or run.removed.exists():
@@ -58,12 +60,6 @@ def check_over(run: RunFolder, seen: View, *, force: bool = False) -> None:
             f"{run.run_id} is LOST: {seen.reason}; it is unknown whether job {seen.job} is over: "
             f"`torusrun cancel {run.run_id}`, then `torusrun rm --force {run.run_id}`"
         )
-
-
-def _check(run: RunFolder, seen: View, needed: Collection[Path], force: bool) -> None:
-    check_over(run, seen, force=force)
-    if run.folder in needed:
-        raise UserError(f"another run waits for {run.run_id} (--after): remove it once that one is over")
 
 
 def _awaited(runs: Sequence[RunFolder]) -> set[Path]:

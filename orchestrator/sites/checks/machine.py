@@ -36,7 +36,9 @@ def folder_checks(site: Site, *, job: bool) -> Iterator[Check]:
     made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
     try:
         private.make(folder, site.umask)
-        _try(folder)
+        probe = folder / f".doctor.{os.getpid()}"
+        private.write_bytes(probe, b"torusrun doctor\n")
+        probe.unlink()
         checks = [_seen(site, folder, job), _room(folder)]
     except (OSError, SiteError) as error:
         why = f"{folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -45,13 +47,6 @@ def folder_checks(site: Site, *, job: bool) -> Iterator[Check]:
         with suppress(OSError):
             each.rmdir()
     yield from checks
-
-
-def _try(folder: Path) -> None:
-    """Write a file into the folder and remove it. Raises OSError if that fails."""
-    probe = folder / f".doctor.{os.getpid()}"
-    private.write_bytes(probe, b"torusrun doctor\n")
-    probe.unlink()
 
 
 def _seen(site: Site, folder: Path, job: bool) -> Check:
