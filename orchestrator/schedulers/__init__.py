@@ -43,6 +43,6 @@ def reference(scheduler: Scheduler) -> str:
 
 
 def unknown(name: str) -> str:
-    """The error message for a name that is not a scheduler's."""
+    """The error message for a name that no scheduler has."""
     known = f"known: {', '.join(KNOWN)}; one of your own is written package.module:Class"
     return f"there is no scheduler {name!r}{did_you_mean(name, list(KNOWN))} ({known})"

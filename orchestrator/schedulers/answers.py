@@ -1,9 +1,9 @@
 """Shares a scheduler's answers about its user's jobs among all processes of this user on this machine.
 
-One file per cluster has the newest answers, each with a lifetime. Whoever needs a newer one queries the scheduler,
-under a lock, about all jobs that any process has asked about recently. After the user submits or cancels a job, earlier
-states are too old. If the scheduler does not answer, jobs are UNKNOWN, with their last known state. The files may be
-deleted.
+One file per cluster has the newest answers, each with a lifetime. A process that needs a newer answer queries the
+scheduler, under a lock, about all jobs that any process has asked about recently. After the user submits or cancels a
+job, earlier states are too old. If the scheduler does not answer, jobs are UNKNOWN, with their last known state. The
+files may be deleted.
 """
 
 from __future__ import annotations
@@ -118,12 +118,12 @@ def _asked(client: Client, kept: Kept, jobs: Sequence[str]) -> Kept:
     wanted_s = {job: s for job, s in kept.wanted_s.items() if 0 <= now_s - s < KEPT_S} | dict.fromkeys(jobs, now_s)
     known = {job: status for job, status in kept.jobs.items() if job in wanted_s}
     try:
-        said = client.survey([job for job in wanted_s if job not in known or not known[job].state.certain])
+        answer = client.survey([job for job in wanted_s if job not in known or not known[job].state.certain])
     except SiteError as error:
         why = error.brief if isinstance(error, NoAnswer) else str(error)
         return replace(kept, asked_s=time.time(), failed=why, jobs=known, wanted_s=wanted_s)
-    seen = {job: now_s for job, status in said.items() if not status.state.over}  # all jobs in the queue
-    every = {**known, **said}
+    seen = {job: now_s for job, status in answer.items() if not status.state.over}  # all jobs in the queue
+    every = {**known, **answer}
     wanted_s = {**seen, **wanted_s}
     jobs_now = {job: every[job] for job in wanted_s if job in every}
     return replace(kept, asked_s=now_s, told_s=now_s, failed="", jobs=jobs_now, wanted_s=wanted_s)
@@ -183,7 +183,7 @@ def _is_younger(time_s: float, age_s: float) -> bool:
 
 
 def last_mark(place: Path) -> str:
-    """The mark of the user's last action; '' without one."""
+    """The mark of the user's last action; '' without an action."""
     try:
         return private.read_bytes(place.with_suffix(".acted"), 100).decode(errors="replace")
     except OSError:
@@ -191,7 +191,7 @@ def last_mark(place: Path) -> str:
 
 
 def _read(place: Path) -> Kept:
-    """The newest answers; empty ones if there are none, or they cannot be read."""
+    """The newest answers; `Kept()` if no file has them, or it cannot be read."""
     try:
         kept: Kept = record_of(Kept, parsed(private.read_bytes(place, LARGEST_BYTES)), str)
     except (OSError, ValueError):

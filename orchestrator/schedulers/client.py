@@ -54,7 +54,7 @@ def answers_file(scheduler: Scheduler) -> Path:
 
 
 def note_action(scheduler: Scheduler) -> None:
-    """Make the scheduler's earlier answers too old, by a new mark. Without one they become so with time."""
+    """Make the scheduler's earlier answers too old, by a new mark. Without a mark they become too old with time."""
     if scheduler.traits.one_machine:
         return
     with contextlib.suppress(TorusrunError, OSError):
@@ -89,22 +89,22 @@ class Client:
     def submit(self, script: Path, request: Request, cwd: Path | None = None) -> str:
         """Submit `script` from the folder `cwd`; the job's id.
 
-        Raises SiteError if the scheduler refuses, and NoAnswer if there may be a job all the same: then `find` looks
-        for it by the request's token.
+        Raises SiteError if the scheduler refuses, and NoAnswer if it may have the job all the same: then `find` looks
+        for the job by the request's token.
         """
         command, job = self.submit_argv(script, request), ""
         try:
-            said = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=self._environment(request))
+            finished = process.run(command, timeout_s=self.timeout_s, cwd=cwd, environment=self._environment(request))
             silent = self.scheduler.traits.silent
             try:
-                job = self.scheduler.job_id(said.check("submitting the job").stdout)
-                if where := self.scheduler.job_elsewhere(said.stdout):
+                job = self.scheduler.job_id(finished.check("submitting the job").stdout)
+                if where := self.scheduler.job_elsewhere(finished.stdout):
                     job = ""
                     raise SiteError(where)
             except SiteError as error:
-                if not said.exit_code and said.stdout.strip() and (job := self._visible(request)):
+                if not finished.exit_code and finished.stdout.strip() and (job := self._visible(request)):
                     return job
-                if not said.exit_code or (silent and re.search(silent, said.stderr)):
+                if not finished.exit_code or (silent and re.search(silent, finished.stderr)):
                     raise NoAnswer(str(error)) from None
                 raise
         finally:
@@ -123,7 +123,7 @@ class Client:
         return {name: value for name, value in jobs_environment().items() if name not in request.secrets}
 
     def _visible(self, request: Request) -> str:
-        """The job of a request whose submit command printed no usable id, if a query finds just one; else ''."""
+        """The job of a request whose submit command printed no usable id, if a query reports just one job; else ''."""
         with contextlib.suppress(SiteError):
             jobs = self.find(request.token) if request.token else None
             return jobs[0] if jobs and len(jobs) == 1 else ""
@@ -138,20 +138,20 @@ class Client:
 
         Raises UserError if the scheduler has no such query, SiteError if it would refuse the job.
         """
-        if (said := self.tried(text, request)) is None:
+        if (finished := self.tried(text, request)) is None:
             raise UserError(f"{self.scheduler.name} cannot check this job without submitting it: leave out --ask")
-        said.check("asking whether the job could run")
-        return said.stderr.strip() or said.stdout.strip()
+        finished.check("asking whether the job could run")
+        return finished.stderr.strip() or finished.stdout.strip()
 
     def tried(self, text: str, request: Request, *, now: bool = False) -> process.Finished | None:
-        """The end of a command that fails if the job of this script could not run, or not `now`; None without one."""
+        """The end of a command that fails if the job of this script could not run, or not `now`; None: no command."""
         command = (self.scheduler.room_command if now else self.scheduler.ask_command)(request)
         if command is None:
             return None
         return process.run(command, timeout_s=self.timeout_s, text=text, environment=self._environment(request))
 
     def poll(self, job_ids: Sequence[str]) -> dict[str, Status]:
-        """The states of all these jobs, by one command, and a second one for jobs that the first did not report.
+        """The states of all these jobs, by one command, and by a second command for jobs that the first did not report.
 
         A job that neither reports is LOST, with the reason. If the scheduler did not answer, jobs are UNKNOWN, since a
         failed poll is not a failed job.
@@ -209,7 +209,7 @@ class Client:
         return self.scheduler.start_query(()) is not None
 
     def starts(self, job_ids: Sequence[str]) -> dict[str, float]:
-        """The estimated starts of waiting jobs (of time.time()), of those for which the scheduler has one.
+        """The estimated starts of waiting jobs (of time.time()), where the scheduler has an estimate.
 
         Raises SiteError if it did not answer. `answers.starts` shares the answer.
         """
@@ -224,7 +224,7 @@ class Client:
             self._cancel(command, f"{1 + len(others)} jobs" if others else f"job {first}")
 
     def pass_on(self, job_id: str, lost: int) -> None:
-        """Let another task of an array begin in place of a lost one. Raises SiteError if that failed, as at first."""
+        """Let another task of an array begin in place of a lost task. Raises SiteError if that failed, as at first."""
         command = self.scheduler.after_loss_command(job_id, lost) or self.scheduler.cancel_command(job_id)
         self._cancel(command, f"job {job_id}")
 
@@ -260,7 +260,7 @@ class Client:
         raise SiteError(f"torusrun has no query for the cluster of {self.scheduler.name}")
 
     def hosts(self, queue: str | None) -> tuple[str, ...]:
-        """The names of the hosts of a queue, or of the usual one for None; () if the scheduler does not list them."""
+        """The names of the hosts of a queue, or of the usual queue for None; () if the scheduler does not list them."""
         query = self.scheduler.cluster.query_hosts
         try:
             return query(asking(self.timeout_s), queue) if query else ()

@@ -59,7 +59,7 @@ class ClusterFacts:
     version: str
     queues: tuple[Queue, ...] = ()
     cluster: str | None = None
-    environments: Mapping[str, int] = field(default_factory=dict)  # Grid Engine's parallel ones: their slots per host
+    environments: Mapping[str, int] = field(default_factory=dict)  # of Grid Engine, with their slots per host
     resources: frozenset[str] = frozenset()
     topology: Mapping[str, Any] | None = None  # the keys of a site's topology, None if it knows no switches
     accounts: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def duration_s(text: str) -> float | None:
 
 
 def counted(kinds: Iterable[NodeKind]) -> tuple[NodeKind, ...]:
-    """The kinds of single nodes, with equal ones merged and counted."""
+    """The kinds of single nodes, with equal kinds merged and counted."""
     count = Counter(kinds)
     return tuple(
         NodeKind(number, kind.cpus, kind.memory_bytes, kind.gpus, kind.gpu_type) for kind, number in count.items()

@@ -37,17 +37,17 @@ class Request:
     account: str | None
     stdout: Path
     stderr: Path
-    ask: tuple[str, ...] = ()  # a site's own words for its nodes, in place of the scheduler's usual ones
+    ask: tuple[str, ...] = ()  # a site's own words for its nodes, in place of the scheduler's usual words
     extra: tuple[str, ...] = ()  # further directives
     submit_args: tuple[str, ...] = ()  # arguments of the submit command itself
-    after: tuple[str, ...] = ()  # jobs that must succeed before this one starts
-    after_any: tuple[str, ...] = ()  # jobs that must end before this one starts
-    after_begun: tuple[str, ...] = ()  # jobs that should begin before this one, if the scheduler has a word for that
+    after: tuple[str, ...] = ()  # jobs that must succeed before this job starts
+    after_any: tuple[str, ...] = ()  # jobs that must end before this job starts
+    after_begun: tuple[str, ...] = ()  # jobs that should begin before this job, if the scheduler has a word for that
     exclude: tuple[str, ...] = ()  # hosts that the job must not get
     array: int = 0  # the number of tasks, which are numbered from 0
     parallel: int = 0  # how many of them run at once; 0: as many as have room
     lives_on: bool = False  # whether the job continues without the hosts that it loses
-    token: str = ""  # a unique name for the job in the queue, by which it can be found again; '' for `name` alone
+    token: str = ""  # a unique name for the job in the queue, by which `find` knows it; '' for `name` alone
     gpu_type: str | None = None
     qos: str | None = None
     constraint: str | None = None
@@ -89,7 +89,7 @@ class Variables:
     scratch: tuple[str, ...] = ()  # any of these may name the job's own folder on a node; used before TMPDIR
     cluster: tuple[str, ...] = ()  # on a login node: select the cluster that the commands use
     host: str = ""  # has the scheduler's name of the host that a process of the job is on
-    elsewhere: tuple[str, ...] = ()  # also select it, but no command gets them: nothing is submitted while one is set
+    elsewhere: tuple[str, ...] = ()  # also select it, but no command gets them: while any is set nothing is submitted
 
 
 @dataclass(frozen=True)
@@ -124,15 +124,15 @@ class SwitchSource:
 class ClusterQueries:
     """The queries about the cluster: for `init`, `doctor`, the order of hosts, and hosts that requests leave out."""
 
-    programs: tuple[str, ...] = ()  # any of these on PATH means that the scheduler may be there
+    programs: tuple[str, ...] = ()  # if any of these is on PATH, this machine may have the scheduler
     query_facts: Callable[[Ask], ClusterFacts] | None = None  # raises SiteError if the scheduler does not answer
     switches: SwitchSource | None = None
-    query_hosts: Callable[[Ask, str | None], tuple[str, ...]] | None = None  # of a queue, None: the usual one; the same
+    query_hosts: Callable[[Ask, str | None], tuple[str, ...]] | None = None  # of a queue, None: the usual; the same
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The scheduler's own ways to reach the hosts of a job; None for one that it lacks."""
+    """The scheduler's own ways to reach the hosts of a job; None for a way that it lacks."""
 
     # (job_id, host, argv, terminal): on a login node, run `argv` on a host of a running job, on the user's terminal
     shell_command: Callable[[str, str, Sequence[str], bool], list[str]] | None = None
@@ -157,7 +157,7 @@ class Scheduler(ABC):
     reach: ClassVar[Reach] = Reach()
 
     def refuses(self, value: str) -> str | None:
-        """Why no directive can carry `value` as one word, naming the character; None if one can."""
+        """Why no directive can carry `value` as one word, naming the character; None if a directive can."""
         return None
 
     def refuses_option(self, option: str) -> str | None:
@@ -187,7 +187,7 @@ class Scheduler(ABC):
         raise SiteError(f"{self.name} has no option to start a job after the end of another one")
 
     def ask_command(self, request: Request) -> list[str] | None:
-        """The command that reads a script, reports whether its job could run, and submits nothing; None without one."""
+        """The command that reads a script, reports whether its job could run, and submits nothing; None: no command."""
         return None
 
     def start_in(self, answer: str) -> float | None:
@@ -195,7 +195,7 @@ class Scheduler(ABC):
         return None
 
     def room_command(self, request: Request) -> list[str] | None:
-        """As `ask_command`, for a command that also fails if the job could not start now; None without one."""
+        """As `ask_command`, for a command that also fails if the job could not start now; None: no command."""
         return None
 
     def start_query(self, job_ids: Sequence[str]) -> Query[dict[str, float]] | None:
@@ -267,7 +267,7 @@ class Scheduler(ABC):
     def after_loss_command(self, job_id: str, lost: int) -> list[str] | None:
         """The command after which another task of an array may begin although the first host of task `job_id` is gone.
 
-        `lost` tasks of the array have lost theirs, this one included. None: the command that ends any job does it.
+        `lost` tasks of the array have lost theirs, `job_id` included. None: the command that ends any job does it.
         """
         return None
 

@@ -6,7 +6,7 @@ Open MPI from 4.0 on; from 5.0 on it is PRRTE's prterun with other options. Its 
 orterun.txt; seen from 4.1.4 and 5.0.11, a lost host from 4.1.4 only.
 
 Hydra seen from MPICH 4.0.2 and Intel MPI 2021.18. Neither names a lost host. MPICH does not name the rank that a signal
-ended: it prints the PID of another one.
+ended: it prints the PID of another rank.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pmi(Enum):
 
     NOBODY = "nobody"  # each rank would be rank 0 of 1
     MPI = "mpi"  # the MPI that the launcher belongs to
-    SLURM = "slurm"  # a plug-in of Slurm, one of the list of `srun --mpi=list`
+    SLURM = "slurm"  # a plug-in of Slurm, from the list of `srun --mpi=list`
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Launcher(ABC):
 
     @classmethod
     def reason(cls, text: str) -> str:
-        """Why no rank started, if the launcher's messages say so before the last one; else ''."""
+        """Why no rank started, if the launcher says so before its last message; else ''."""
         return ""
 
     @classmethod
@@ -155,14 +155,14 @@ class Srun(Launcher):
 
     @classmethod
     def reason(cls, text: str) -> str:
-        said = [(host, line) for host, line in PYXIS.findall(text) if not NO_REASON.match(line)]
-        of_enroot = [(host, line.removeprefix(OF_ENROOT)) for host, line in said if line.startswith(OF_ENROOT)]
-        return next((": ".join(filter(None, (host, "Pyxis", line))) for host, line in of_enroot or said), "")
+        reasons = [(host, line) for host, line in PYXIS.findall(text) if not NO_REASON.match(line)]
+        of_enroot = [(host, line.removeprefix(OF_ENROOT)) for host, line in reasons if line.startswith(OF_ENROOT)]
+        return next((": ".join(filter(None, (host, "Pyxis", line))) for host, line in of_enroot or reasons), "")
 
     @classmethod
     def killed(cls, text: str) -> dict[int, int]:
-        said = [(ranks, SIGNALS[how]) for ranks, how in KILLED.findall(text) if how in SIGNALS]
-        return firsts([(rank, number) for ranks, number in said for part in ranks.split(",") for rank in numbers(part)])
+        ends = [(ranks, SIGNALS[how]) for ranks, how in KILLED.findall(text) if how in SIGNALS]
+        return firsts([(rank, number) for ranks, number in ends for part in ranks.split(",") for rank in numbers(part)])
 
 
 class OpenMPI(Launcher):

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def command(scheduler: Scheduler, host: str, line: str) -> list[str]:
-    """Inside a job: the command that runs `line` in a shell of another host. Raises SiteError if it has none."""
+    """Inside a job: the command that runs `line` in a shell of another host. Raises SiteError if there is none."""
     if scheduler.reach.remote_command is None:
         raise SiteError(f"{scheduler.name} has no remote shell of its own")
     return scheduler.reach.remote_command(host, line)

@@ -78,7 +78,7 @@ def job_script(
     If a keeper starts it in a `held` allocation, it has no directives, and its job is the keeper's. If the job may
     begin `several` attempts, a step that fails before a later attempt is handed to the entry.
 
-    If it `loads`, it first activates the site's software and runs its lines of `setup`, then further ones. A line that
+    If it `loads`, it first activates the site's software and runs its lines of `setup`, then further lines. A line that
     fails ends the script, and the record names it.
     """
     scheduler = schedulers.get(site.scheduler)
@@ -107,7 +107,7 @@ def job_script(
 
 
 def scratch(scheduler: Scheduler) -> str:
-    """The shell's words for the job's own folder on each node, if the site has one, or else TMPDIR or /tmp."""
+    """The shell's words for the job's own folder on each node, if the site makes it, or else TMPDIR or /tmp."""
     folder = "${TMPDIR:-/tmp}"
     for name in reversed(scheduler.variables.scratch):
         folder = f"${{{name}:-{folder}}}"

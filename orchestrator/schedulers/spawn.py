@@ -1,4 +1,4 @@
-"""The launcher of one machine: it starts N processes with a rank each; if one ends badly, it ends the others.
+"""The launcher of one machine: it starts N processes with a rank each; if a process ends badly, it ends the others.
 
 `orchestrator.schedulers.spawn N KILL_AFTER_S COMMAND...` is its command.
 """
@@ -36,7 +36,7 @@ class Ranks:
         self.send(signal.Signals(number))
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to all; one that is stopped continues if it is a request to end."""
+        """Send a signal to all processes; a stopped process continues if the signal is a request to end."""
         stops = (signal.SIGCONT,) if number in STOPS else ()
         if stops:
             self.kill_s = min(self.kill_s, time.monotonic() + self.longest_s)

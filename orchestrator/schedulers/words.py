@@ -22,9 +22,9 @@ DIGITS = 20  # more than any number in an id has
 def filled(
     texts: Sequence[str], *, nodes: int, ranks_per_node: int, cpus_per_rank: int, gpus: int, account: str | None
 ) -> tuple[str, ...]:
-    """A site's own words with a job's numbers in place of the `spec.kinds.PLACEHOLDERS`.
+    """A site's own words with a job's numbers in place of the `keys.kinds.PLACEHOLDERS`.
 
-    Raises UserError for an account that would not remain one word there.
+    Raises UserError for an account that would not remain one word in them.
     """
     if account and any("{account}" in text for text in texts) and (reason := not_plain(account)):
         raise UserError(f"'account': {account!r} {reason}")
@@ -61,7 +61,7 @@ def fitting(name: str) -> str:
 
 
 def directives(prefix: str, options: Sequence[str], longest_bytes: int) -> list[str]:
-    """The lines of a script that give `options`. Raises UserError for one that is not one line or is too long."""
+    """The lines of a script that give `options`. Raises UserError for an option that is not one line or is too long."""
     for option in options:
         if re.search(f"[{CONTROL}]", option):
             raise UserError(f"{option!r}: a directive is one line, without line breaks and control characters")
@@ -131,7 +131,7 @@ def _numbers(job_id: str) -> list[str]:
 
 
 def whole(*tasks: Status) -> Status:
-    """The state of tasks or jobs in their order: of a running one, else a waiting one, else the last with hosts."""
+    """The state of tasks or jobs in order: of a task that runs, else that waits, else of the last with hosts."""
     for state in (State.RUNNING, State.PENDING, State.UNKNOWN):
         if status := next((task for task in tasks if task.state is state), None):
             return status

@@ -79,8 +79,8 @@ class GridEngine(Scheduler):
             "-j y",
             "-o /dev/null",  # the script itself redirects its output
             "-notify",  # SIGUSR2 before SIGKILL, from qdel and at the time limit, with the queue's `notify` between
-            # A rerun would run under the same attempt; `resume` makes a new one. The task of an array that loses its
-            # first host must not keep the others waiting.
+            # A rerun would run under the same attempt; `resume` makes a new attempt. The task of an array that loses
+            # its first host must not keep the others waiting.
             "-r y" if request.array else "-r n",
         ]
         if request.memory_bytes:
@@ -164,7 +164,7 @@ class GridEngine(Scheduler):
         return ["qdel", job_id]
 
     def after_loss_command(self, job_id: str, lost: int) -> list[str]:
-        # qdel waits for the host. So the task stays, and one more than the lost ones may run.
+        # qdel waits for the host. So the task stays, and beside all lost tasks one more may run.
         return ["qalter", "-tc", str(lost + 1), job_id.partition(".")[0]]
 
     def hosts(self, environment: Mapping[str, str], this_host: str) -> list[str]:

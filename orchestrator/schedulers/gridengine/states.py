@@ -17,7 +17,7 @@ from torusrun.orchestrator.base.signals import signal_name
 from torusrun.orchestrator.base.states import State, Status, never_starts
 from torusrun.orchestrator.schedulers.words import with_arrays
 
-# The letters of qstat's states (sge_status(5)), and the meaning of the unusual ones.
+# The letters of qstat's states (sge_status(5)), and what the unusual letters mean.
 LETTERS = set("dEhqrRsSTtw")
 WORDS = {
     "d": "being deleted",
@@ -39,9 +39,9 @@ READ = {"jobnumber", "taskid", "pe_taskid", "hostname", "failed", "deleted_by", 
         "ru_minflt", "maxvmem", "category"}  # fmt: skip
 
 
-def queued(said: Finished) -> dict[str, Status]:
+def queued(answer: Finished) -> dict[str, Status]:
     """The states of the jobs in the XML of qstat, with the hosts of running jobs."""
-    root = _answer(said, "asking Grid Engine for the states of jobs")
+    root = _root(answer, "asking Grid Engine for the states of jobs")
     jobs = {_id(job): job for job in root.iter("job_list")}
     hosts: dict[str, dict[str, bool]] = {job_id: {} for job_id in jobs}
     for queue in root.iter("Queue-List"):
@@ -51,20 +51,20 @@ def queued(said: Finished) -> dict[str, Status]:
     return with_arrays({job_id: _status(job, hosts[job_id]) for job_id, job in jobs.items()}, _array_of)
 
 
-def called(said: Finished, name: str) -> list[str]:
+def called(answer: Finished, name: str) -> list[str]:
     """The ids of the jobs with this name in the XML of qstat, with an array once."""
-    jobs = _answer(said, "asking Grid Engine for a job by its name").iter("job_list")
+    jobs = _root(answer, "asking Grid Engine for a job by its name").iter("job_list")
     return [*dict.fromkeys(job.findtext("JB_job_number", "") for job in jobs if job.findtext("JB_name") == name)]
 
 
-def recorded(said: Finished) -> dict[str, Status]:
+def recorded(answer: Finished) -> dict[str, Status]:
     """The states of the jobs in the records of qacct."""
     # Before the first job has ended there is no accounting file. A job that is not in the file is an error of qacct.
-    if said.exit_code == 1 and re.search(r"accounting: No such file|job id \d+ not found", said.stderr):
+    if answer.exit_code == 1 and re.search(r"accounting: No such file|job id \d+ not found", answer.stderr):
         return {}
-    said.check("asking Grid Engine's accounting")
+    answer.check("asking Grid Engine's accounting")
     records: dict[str, list[Record]] = {}
-    for text in re.split(r"^=+\n", said.stdout, flags=re.MULTILINE):
+    for text in re.split(r"^=+\n", answer.stdout, flags=re.MULTILINE):
         pairs = (line.partition(" ") for line in text.splitlines())
         record = {key: value.strip() for key, _, value in pairs if key in READ}
         if "jobnumber" in record:
@@ -72,8 +72,8 @@ def recorded(said: Finished) -> dict[str, Status]:
     return with_arrays({key: ended(own) for key, own in records.items()}, _array_of)
 
 
-def _answer(said: Finished, doing: str) -> ET.Element:
-    return xml(said.check(doing).stdout, doing)
+def _root(answer: Finished, doing: str) -> ET.Element:
+    return xml(answer.check(doing).stdout, doing)
 
 
 def xml(text: str, doing: str) -> ET.Element:
@@ -137,7 +137,7 @@ MEANS = {
     30: (State.FAILED, "its script ended with exit code 100, which Grid Engine takes for an error"),
 }
 
-Record = Mapping[str, str]  # one record of qacct, of which only READ is kept
+Record = Mapping[str, str]  # of qacct, of which only READ is kept
 
 
 def ended(records: Sequence[Record]) -> Status:
@@ -146,9 +146,9 @@ def ended(records: Sequence[Record]) -> Status:
     record = own[-1]
     state, meaning = _end(record)
     code, _, words = record.get("failed", "").partition(":")
-    said = f"failed {code.strip()}, {words.strip()}" if words else f"exit status {_number(record, 'exit_status')}"
+    facts = f"failed {code.strip()}, {words.strip()}" if words else f"exit status {_number(record, 'exit_status')}"
     hosts = dict.fromkeys(r["hostname"] for r in [record, *records] if "hostname" in r)
-    return Status(state, f"{meaning} (Grid Engine: {said})" if meaning else f"Grid Engine says: {said}", tuple(hosts))
+    return Status(state, f"{meaning} (Grid Engine: {facts})" if meaning else f"Grid Engine says: {facts}", tuple(hosts))
 
 
 def _end(record: Record) -> tuple[State, str]:
@@ -183,6 +183,6 @@ def _limit(record: Record) -> tuple[State, str]:
 
 
 def _number(record: Record, key: str) -> int:
-    """The whole number that a value begins with, as in '137 (Killed)'; -1 without one."""
+    """The whole number that a value begins with, as in '137 (Killed)'; -1 without a number."""
     match = re.match(r"\d+", record.get(key, ""))
     return int(match[0]) if match else -1

@@ -53,7 +53,7 @@ def describe(ask: Ask) -> ClusterFacts:
 
 
 def memory_bytes(text: str) -> int | None:
-    """MemTotal of /proc/meminfo in bytes, None without one."""
+    """MemTotal of /proc/meminfo in bytes, None if the text lacks it."""
     match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
     return int(match[1]) * 2**10 if match else None
 
@@ -63,7 +63,7 @@ def gpu_type(listed: str) -> str | None:
 
     As h100 for 'NVIDIA H100 80GB HBM3', h100-pcie for 'NVIDIA H100 PCIe', and a100_3g.20gb for such parts (MIG).
     """
-    types = {"-".join(filter(None, found)).lower() for found in GPU.findall(listed)}
+    types = {"-".join(filter(None, name)).lower() for name in GPU.findall(listed)}
     parts = re.findall(r"^ +MIG (\S+)", listed, re.MULTILINE)
     return "_".join((*types, *parts[:1])) if len(types) == 1 else None
 
@@ -72,11 +72,11 @@ def _shell(job_id: str, host: str, argv: Sequence[str], terminal: bool) -> list[
     return [*argv]
 
 
-def _working(said: Finished) -> list[str]:
-    """Always [], or SiteError if a process was found: that will soon record its job itself."""
-    said.check("looking for a process by its name")
-    if said.stdout.split():
-        raise SiteError(f"process {said.stdout.split()[0]} works for it, and will record its state soon")
+def _working(answer: Finished) -> list[str]:
+    """Always []. Raises SiteError if a process works for the job: it will soon record the job itself."""
+    answer.check("looking for a process by its name")
+    if answer.stdout.split():
+        raise SiteError(f"process {answer.stdout.split()[0]} works for it, and will record its state soon")
     return []
 
 
@@ -107,7 +107,7 @@ class Local(Scheduler):
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
         command = ["sh", "-c", "cat /proc/[0-9]*/stat 2> /dev/null", "torusrun", *job_ids]
-        return Query(command, lambda said: states(said.stdout.splitlines(), job_ids))
+        return Query(command, lambda answer: states(answer.stdout.splitlines(), job_ids))
 
     def find_query(self, token: str) -> Query[list[str]]:
         return Query(process.module(sys.executable, SESSIONS, sessions.FIND, token), _working)

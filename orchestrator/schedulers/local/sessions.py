@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _waits_or_runs(job: subprocess.Popen[bytes]) -> bool:
-    """Whether a job that waits for others can be told from one that runs: by its name, which it changes first."""
+    """Whether a job that waits for others can be told from a job that runs: by its name, which it changes first."""
     name = Path(f"/proc/{job.pid}/comm").read_text().strip()
     return name in (WAITING, "bash") or job.poll() is not None
 
@@ -98,7 +98,7 @@ def _wait(script: str, token: str, *awaited: str) -> None:
 
 
 def _lives(job_id: str) -> bool:
-    """Whether a process of the job lives. While its first one does, no other has to be looked at."""
+    """Whether a process of the job lives. While its first process does, no other has to be looked at."""
     with contextlib.suppress(OSError):
         if states([_stat(Path(f"/proc/{job_id.partition('.')[0]}/stat"))], [job_id]):
             return True

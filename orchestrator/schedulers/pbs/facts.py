@@ -36,7 +36,7 @@ SWITCH = "switch"  # the resource that names a node's switch, unless topology.at
 
 
 def describe(ask: Ask, own: Mapping[str, Collection[str]] | None = None) -> ClusterFacts:
-    """Query PBS for this user, or one with `own` names. Raises SiteError if it does not list its queues."""
+    """Query PBS for this user, or for a user with `own` names. Raises SiteError if it does not list its queues."""
     listed = records(ask(QUEUES), "Queue: ")
     (server, *_) = [*records(ask(SERVER), "Server: ").values(), {}]
     _check_family(server)
@@ -86,7 +86,7 @@ def _vnodes(ask: Ask) -> tuple[Mapping[str, Record], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues of a server and their vnodes, the server's attributes, and this `user` with its `group`s."""
+    """The queues of a server and their vnodes, the server's attributes, and the names of this user by kind."""
 
     listed: Mapping[str, Record]
     vnodes: Mapping[str, Record]
@@ -130,8 +130,8 @@ class Queues:
 
     def limits(self, record: Record, of: str) -> dict[str, float]:
         """The limits of a job in a queue: its own, and for other resources the server's."""
-        said = {key: text for key in LIMITED if (text := {**self.server, **record}.get(f"{of}.{key}"))}
-        read = {LIMITED[key]: READ.get(key, _number)(text) for key, text in said.items()}
+        texts = {key: text for key in LIMITED if (text := {**self.server, **record}.get(f"{of}.{key}"))}
+        read = {LIMITED[key]: READ.get(key, _number)(text) for key, text in texts.items()}
         return {name: limit for name, limit in read.items() if limit is not None}
 
     def leads_to(self, name: str, passed: tuple[str, ...] = ()) -> list[str]:
@@ -216,7 +216,7 @@ def _is_free(vnodes: list[Record]) -> bool:
 
 
 def _kind(vnodes: list[Record]) -> NodeKind:
-    """One host with the sum of its vnodes' resources; a value such as @VNODE belongs to that vnode and counts there."""
+    """One host with the sum of its vnodes' resources; a value such as @VNODE counts at that vnode."""
     cpus, gpus = ([int(v[key]) for v in vnodes if v.get(key, "").isdecimal()] for key in ("ncpus", "ngpus"))
     memory = [size for v in vnodes if (size := size_bytes(v.get("mem", ""))) is not None]
     types = [v["gpu_type"] for v in vnodes if v.get("gpu_type")]
@@ -230,7 +230,7 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
 
     `head` begins the line of a name, and the pattern `indent` that of an attribute; other lines are ignored. A long
     value continues in lines that begin with a tab. The first record of a name, and the first value of an attribute,
-    count: a second one is not the server's.
+    count: a second value is not the server's.
     """
     attribute = re.compile(indent + r"([A-Za-z_][\w.-]*) = (.*)")
     objects: dict[str, dict[str, str]] = {}

@@ -78,7 +78,7 @@ class PBS(Scheduler):
             # an scp that works, in which the job does not end. Those that stay with -k the script removes (KEPT).
             "-j oe",
             "-k oe",
-            # A rerun would run under the same attempt; `resume` makes a new one. PBS requires `-r y` for arrays.
+            # A rerun would run under the same attempt; `resume` makes a new attempt. PBS requires `-r y` for arrays.
             "-r y" if request.array else "-r n",
         ]
         if queue := request.reservation or request.queue:  # a reservation has a queue of its own
@@ -146,7 +146,7 @@ class PBS(Scheduler):
 
     def find_query(self, token: str) -> Query[list[str]]:
         command = ["qselect", "-u", user_name(), "-N", token]  # without -u it lists the jobs of all users
-        return Query(command, lambda said: said.check("asking PBS for a job by its name").stdout.split())
+        return Query(command, lambda answer: answer.check("asking PBS for a job by its name").stdout.split())
 
     def host_query(self, host: str) -> Query[str]:
         return Query(["pbsnodes", host], states.lost)
@@ -179,6 +179,6 @@ def _chunks(request: Request) -> tuple[str, ...]:
             wrong = f"'request.constraint': {request.constraint!r} is no resource of PBS's chunks"
             raise UserError(f"{wrong}; write NAME=VALUE, or several with ':' between them")
         chunk += f":{request.constraint}"
-    placed = any(re.match(r"-l\s+place=", option) for option in request.extra)  # PBS refuses a second one
+    placed = any(re.match(r"-l\s+place=", option) for option in request.extra)  # PBS refuses a second `place`
     sharing = {True: ":excl", False: ":shared", None: ""}[request.exclusive]  # without, as each node's `sharing` says
     return (f"-l select={chunk}", *(() if placed else (f"-l place=scatter{sharing}",)))

@@ -38,35 +38,35 @@ DAEMON = "the job ended as PBS's daemon on {first} was started again"
 MOST_HOSTS = 4
 
 
-def listed(said: Finished) -> dict[str, Status]:
+def listed(answer: Finished) -> dict[str, Status]:
     """The states of the jobs in qstat's output."""
-    _checked(said)
-    return {job_id: _status(attributes) for job_id, attributes in records(said.stdout, "Job Id: ").items()}
+    _checked(answer)
+    return {job_id: _status(attributes) for job_id, attributes in records(answer.stdout, "Job Id: ").items()}
 
 
-def starts(said: Finished) -> dict[str, float]:
+def starts(answer: Finished) -> dict[str, float]:
     """The estimated starts in qstat's output, of time.time(), as `Tue Feb 14 02:10:01 2023` on this machine's clock."""
-    _checked(said)
+    _checked(answer)
     starts_s = {}
-    for job_id, attributes in records(said.stdout, "Job Id: ").items():
+    for job_id, attributes in records(answer.stdout, "Job Id: ").items():
         with contextlib.suppress(ValueError, OverflowError):
             starts_s[job_id] = time.mktime(time.strptime(attributes.get("estimated.start_time", ""), CTIME))
     return starts_s
 
 
-def lost(said: Finished) -> str:
+def lost(answer: Finished) -> str:
     """Why the server has lost a host, by pbsnodes's answer about it; '' if it has not."""
-    for vnode in records(said.check("asking PBS for the state of a host").stdout, "", " +").values():
+    for vnode in records(answer.check("asking PBS for the state of a host").stdout, "", " +").values():
         if "down" in vnode.get("state", "").split(","):
             return vnode.get("comment", "down")
     return ""
 
 
-def _checked(said: Finished) -> None:
+def _checked(answer: Finished) -> None:
     """Raise SiteError unless PBS answered. That it knows no such job, or keeps no ended jobs, is an answer."""
-    answered = said.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in said.stderr
+    answered = answer.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in answer.stderr
     if not answered:
-        said.check("asking PBS for the states of jobs")
+        answer.check("asking PBS for the states of jobs")
 
 
 def _status(job: Attributes) -> Status:
@@ -127,7 +127,7 @@ def _task_of_the_past(comment: str) -> Status | None:
 
 
 def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
-    """The end of a job, by its exit status. Before the end, a job that runs again may still show an old one."""
+    """The end of a job, by its exit status. Before the end, a job that runs again may still show an old status."""
     by = re.search(r"terminated by (\S+)", comment)
     if "Exit_status" not in job and not (by and hosts):
         awaited = _awaited(job) if job.get("substate") != DELETED else ""

@@ -38,7 +38,7 @@ def _switches(value: str, own: str) -> list[str]:
 
 
 def _nested(below: Mapping[str, Mapping[str, None]]) -> Tree:
-    """The tree of switches: each is below the smallest one that has all of its hosts. Raises SiteError without one."""
+    """The tree: each switch is below the smallest switch that has all of its hosts. Raises SiteError without a tree."""
     parents: dict[str, str] = {}
     leaves: dict[str, list[str]] = {}
     top: dict[str, str] = {}  # the highest switch so far above each host

@@ -117,7 +117,7 @@ def queues(
 
 
 def hosts(ask: Ask, queue: str | None) -> tuple[str, ...]:
-    """The nodes of partitions, named as in 'a,b', or of the default one for None. Raises SiteError."""
+    """The nodes of partitions, named as in 'a,b', or of the default partition for None. Raises SiteError."""
     rows = [line.split("|") for line in ask(NODE_NAMES).splitlines()]
     named = [(row[0].strip(), row[1].strip()) for row in rows if len(row) == 2]
     wanted = queue.split(",") if queue else [name.rstrip("*") for name, _ in named if name.endswith("*")]

@@ -71,7 +71,7 @@ class Slurm(Scheduler):
             f"--output={_literal(request.stdout)}",
             f"--error={_literal(request.stderr)}",
             "--open-mode=append",
-            "--no-requeue",  # a requeued job would run again under the same attempt; `resume` makes a new one
+            "--no-requeue",  # a requeued job would run again under the same attempt; `resume` makes a new attempt
         ]
         if request.ask:
             options[1:4] = request.ask
@@ -148,8 +148,8 @@ class Slurm(Scheduler):
         return ["scancel", f"{job_id}_[{first}-{last}]"]
 
     def status_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:
-        # If ids are named, squeue fails as a whole if one is too old. One answer has all of the user's jobs.
-        # --array: a line for each task; else waiting ones share a line, whose list of them squeue may cut.
+        # If ids are named, squeue fails as a whole if one id is too old. One answer has all of the user's jobs.
+        # --array: a line for each task; else waiting tasks share a line, whose list of them squeue may cut.
         return Query(["squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N"], states.queued)
 
     def accounting_query(self, job_ids: Sequence[str]) -> Query[dict[str, Status]]:

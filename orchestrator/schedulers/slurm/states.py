@@ -114,7 +114,7 @@ ENDS = {
 FAILURES = {
     "NonZeroExitCode": "its script ended with an exit code other than 0",
     "RaisedSignal": "its script was ended by a signal",
-    # 22.05 also gives this for a script that a signal ended: seen for one that sent itself SIGSEGV.
+    # 22.05 also gives this for a script that a signal ended: seen for a script that sent itself SIGSEGV.
     "JobLaunchFailure": "Slurm could not start it, or a signal ended its script",
     "SystemFailure": "Slurm, a file system or the network failed",
     "InactiveLimit": "it was idle for too long",
@@ -124,26 +124,26 @@ ENDING = {
     "TimeLimit": ENDS["TIMEOUT"],
     "OutOfMemory": ENDS["OUT_OF_MEMORY"],
     "DeadLine": ENDS["DEADLINE"],
-    # No node is named: squeue shows the nodes that a job still has (pack_job of job_mgr.c), so not the lost one.
+    # No node is named: squeue shows the nodes that a job still has (pack_job of job_mgr.c), so not the lost node.
     "NodeDown": "Slurm lost at least one of its nodes",
 }
 NOT_STARTED = 53  # sacct's signal of a job whose output files could not be opened, or whose prolog failed; from memory
 
 
-def queued(said: Finished) -> dict[str, Status]:
+def queued(answer: Finished) -> dict[str, Status]:
     """The states of the jobs in squeue's output."""
-    said.check("asking Slurm for the states of jobs")
-    rows = [line.split("|", 2) for line in said.stdout.splitlines() if line.count("|") >= 3]
+    answer.check("asking Slurm for the states of jobs")
+    rows = [line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 3]
     states = {
         job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows
     }  # a reason may contain any text
     return with_arrays(states, _array_of)
 
 
-def starts(said: Finished) -> dict[str, float]:
-    """The estimated starts in squeue's output, of time.time(); a job without one has N/A."""
-    said.check("asking Slurm when jobs will start")
-    starts_s = {row[0]: moment(row[1]) for line in said.stdout.splitlines() if len(row := line.split("|")) == 2}
+def starts(answer: Finished) -> dict[str, float]:
+    """The estimated starts in squeue's output, of time.time(); a job without an estimate has N/A."""
+    answer.check("asking Slurm when jobs will start")
+    starts_s = {row[0]: moment(row[1]) for line in answer.stdout.splitlines() if len(row := line.split("|")) == 2}
     return {job: start_s for job, start_s in starts_s.items() if start_s is not None}
 
 
@@ -158,17 +158,17 @@ def moment(text: str) -> float | None:
         return None
 
 
-def called(said: Finished) -> list[str]:
+def called(answer: Finished) -> list[str]:
     """The ids of jobs in squeue's output, with an array once, though each running task of it has a line."""
-    return [*dict.fromkeys(said.check("asking Slurm for a job by its name").stdout.split())]
+    return [*dict.fromkeys(answer.check("asking Slurm for a job by its name").stdout.split())]
 
 
-def recorded(said: Finished) -> dict[str, Status]:
+def recorded(answer: Finished) -> dict[str, Status]:
     """The states of the jobs in sacct's output."""
-    if "accounting storage is disabled" in said.stderr:  # src/sacct/options.c: this site keeps no records
+    if "accounting storage is disabled" in answer.stderr:  # src/sacct/options.c: this site keeps no records
         return {}
-    said.check("asking Slurm's accounting")
-    rows = [line.split("|") for line in said.stdout.splitlines()]
+    answer.check("asking Slurm's accounting")
+    rows = [line.split("|") for line in answer.stdout.splitlines()]
     return with_arrays({row[0]: _of_record(*row) for row in rows if len(row) == 4}, _array_of)
 
 
@@ -287,7 +287,7 @@ def _end(word: str, hosts: Sequence[str]) -> str:
 
 
 def _one_of(hosts: Sequence[str]) -> str:
-    """The affected host in words, which is known only for a job on one node. `hosts` are all hosts of the job."""
+    """The affected host in words; it is known only for a job on one node. `hosts` are all hosts of the job."""
     if len(hosts) == 1:
         return hosts[0]
     return f"at least one of its nodes ({first_of(hosts)})" if hosts else "a node of it"
