@@ -55,11 +55,11 @@ class Frame(bytes, enum.Enum):
 
 
 class Broken(OSError):
-    """The other side is gone, or is not the expected one."""
+    """The other side is gone, or is a stranger."""
 
 
 class Connection:
-    """A socket to the other side, with the keys of both directions. Any thread may send; only one may receive."""
+    """A socket to the other side, with the keys of both directions. Any thread may send; a single thread receives."""
 
     def __init__(self, link: socket.socket, *, sends: bytes, receives: bytes) -> None:
         self.link, self._lock = link, threading.Lock()
@@ -116,9 +116,9 @@ def written(descriptor: int, content: bytes) -> bool:
 
 
 def _proving(link: socket.socket, key: bytes, side: bytes) -> Generator[None, None, Connection]:
-    """The proof over one link: the connection. It yields until the link is writable, then until more bytes arrive.
+    """The connection, once the other side has proved itself over `link`.
 
-    Raises OSError if the link or the proof fails.
+    The generator yields until the link is writable, and then whenever it needs more bytes. Raises OSError if the link or the proof fails.
     """
     yield
     if number := link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -159,7 +159,7 @@ def _received(link: socket.socket, size: int) -> Generator[None, None, bytes]:
 class Proofs:
     """Links on which the other side must still prove the secret. The first complete proof makes the connection.
 
-    All links are read concurrently, so that a slow or silent one delays no other. `failures` maps addresses to the
+    All links are read concurrently, so that a slow or silent link delays no other. `failures` maps addresses to the
     reasons why their links ended.
     """
 
@@ -205,7 +205,7 @@ class Proofs:
         return None
 
     def _go_on(self, link: socket.socket, events: int) -> Connection | None:
-        if link not in self._proofs:  # it was dropped for another
+        if link not in self._proofs:  # it was dropped for a newer link
             return None
         try:
             next(self._proofs[link][1])

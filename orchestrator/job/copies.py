@@ -1,7 +1,7 @@
 """Removes the copies of a run's state from the memory of a job's hosts, once no attempt of the job continues from them.
 
 The ranks of a training that is done have removed their own. A host that cannot be reached in time keeps its copies
-until the next run of this user there, or until it starts anew.
+until the next run of this user on it, or until it starts anew.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MOST_AT_ONCE = 64  # remote commands
 def remove(run: RunFolder, attempt: int, lost: Collection[str] = ()) -> None:
     """Remove the copies of a run whose newest attempt this is: here, and on the job's other hosts but those `lost`.
 
-    Nothing is done after a training that is done. That this host has none says nothing about the others: its own may
-    have had no room, or it may have replaced a lost host.
+    Nothing is done after a training that is done. That this host has no copies says nothing about the others: it may
+    have had no room, or may have replaced a lost host.
     """
     if is_done(run.attempt(attempt)):
         return
@@ -57,8 +57,8 @@ def _remove(run: RunFolder, plan: Plan, lost: Collection[str]) -> None:
     own = [f"PYTHONPATH={os.environ['PYTHONPATH']}"] if "PYTHONPATH" in os.environ else []
     line = shlex.join(["env", *own, *process.module(plan.python, "torusrun.training.checkpoint.node_memory", folder)])
     if left := _not_reached({host: reach(host, line) for host in others}):
-        said = f"copies of the state may be left in the memory of {first_of(left)}"
-        print(f"torusrun: {said}: {folder}", file=sys.stderr, flush=True)
+        where = f"the memory of {first_of(left)}"
+        print(f"torusrun: copies of the state may be left in {where}: {folder}", file=sys.stderr, flush=True)
 
 
 def _not_reached(commands: Mapping[str, Sequence[str]]) -> list[str]:

@@ -43,7 +43,7 @@ from torusrun.training.reporting.output import never_fail
 BEAT_S = 5.0
 LOOKS = 2
 SILENT_S = 45.0  # the file system shows a change on other hosts after some seconds
-LATER_S = 15.0  # a sign of life of another process of that host is later than the job's last one
+LATER_S = 15.0  # a sign of life of another process of that host is later than the job's last sign
 ANSWER_S = 15.0  # for the answer of a host
 LOCK_S = 30.0  # for a client that resumes the run
 TRIES = 20  # PBS ends a job only when it knows itself that the host is gone, by default 80 s after its last sign
@@ -102,7 +102,7 @@ def main() -> None:
         sys.exit(f"torusrun: {error}")
     os.umask(plan.site.umask)
     silent_s, looks = 0.0, 0
-    while looks < LOOKS:  # after a suspension, one look may come before the first host is at work again
+    while looks < LOOKS:  # after a suspension, a look may come before the first host is at work again
         time.sleep(BEAT_S)
         silent_s = silence_s(attempt)
         looks = looks + 1 if silent_s > SILENT_S else 0
@@ -120,9 +120,9 @@ def main() -> None:
 
 
 def host_lives(first: Attempt, newest: Attempt, scheduler: Scheduler) -> bool:
-    """Whether the first host is at work, although the job of the attempt `first` there gives no sign of life.
+    """Whether the first host is at work, although its job, which began with the attempt `first`, gives no sign of life.
 
-    The supervisor of the `newest` attempt is another process there, and the scheduler may reach the host.
+    The supervisor of the `newest` attempt is another process on that host, and the scheduler may reach it.
     """
     with contextlib.suppress(OSError):
         if newest.pulse.stat().st_mtime > first.jobs_pulse.stat().st_mtime + LATER_S:
@@ -151,7 +151,7 @@ def _record(run: RunFolder, job: str, silent_s: float, *, lives: bool) -> None:
 
 
 def _lost(run: RunFolder) -> int:
-    """The number of jobs of the newest submission whose first host fell silent, this one included."""
+    """The number of jobs of the newest submission whose first host fell silent, this job included."""
     events = ledger.events(run.ledger)
     numbers = attempts_of_submission(events, newest_of(run))
     ends = [end for number in numbers if (end := ledger.last(events, Ended, number))]

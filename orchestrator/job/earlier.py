@@ -25,7 +25,7 @@ def wait_for_earlier(run: RunFolder, number: int, kill_after_s: float, asked: Ca
     """Wait until no rank of an earlier attempt runs: each ends once it sees this attempt. None if all have ended.
 
     The same holds for ranks of an earlier start of this attempt, if the scheduler started its job again. On this host,
-    a process that was stopped continues, and one that does not end in time is killed. `asked` returns the end of this
+    a stopped process continues, and a process that does not end in time is killed. `asked` returns the end of this
     attempt if it has to stop.
     """
     until_s = time.monotonic() + kill_after_s + EARLIER_S
@@ -43,7 +43,7 @@ def wait_for_earlier(run: RunFolder, number: int, kill_after_s: float, asked: Ca
 
 
 def end_remains(attempt: Attempt, plan: Plan) -> bool:
-    """End the processes with the environment of the attempt's ranks, such as daemons; whether there were any.
+    """End the processes with the environment of the attempt's ranks, such as daemons; whether any were left.
 
     Ranks must have ended. A process with a terminal stays: it is a user's shell. So does the writer of a checkpoint,
     which leaves out that part of its environment.

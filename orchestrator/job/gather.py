@@ -94,7 +94,7 @@ def silences(attempt: Attempt, placement: Placement, over: Collection[int] = ())
     """For each host, how many seconds longer it is silent than the host that was heard last.
 
     Times are of the file system's clock, which all hosts share. A host whose first rank, which gives its signs of life,
-    has not begun or is one of the ranks that are `over` is left out.
+    has not begun or is `over` is left out.
     """
     heard: dict[str, float] = {}
     for slot in placement.slots:
@@ -135,9 +135,9 @@ def words(text: str) -> Words:
     return Words(lost, killed, reason[:LONGEST_QUOTE] or last(text), ours.removeprefix(OURS))
 
 
-def lost_hosts(said: Words, placement: Placement, here: str) -> list[str]:
+def lost_hosts(launcher: Words, placement: Placement, here: str) -> list[str]:
     """The hosts that the launcher lost, by their names in the placement; never `here`, the supervisor's own."""
-    known = [host for host in placement.hosts if any(same_host(host, other) for other in said.lost)]
+    known = [host for host in placement.hosts if any(same_host(host, other) for other in launcher.lost)]
     return [host for host in known if not same_host(host, here)]
 
 
@@ -155,7 +155,7 @@ def last(text: str) -> str:
 
 
 class Daemon:
-    """The process that started the session `leader` (by default our own), as found when this object is made."""
+    """The process that started the session `leader` (by default our own), as of the time when this object is made."""
 
     def __init__(self, leader: int | None = None) -> None:
         self.leader = os.getsid(0) if leader is None else leader

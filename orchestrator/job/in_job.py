@@ -17,13 +17,13 @@ class InJob:
     name: str  # of the job, for its scheduler
     until_s: float  # when its time is over, of time.time()
     keeps_going: bool = False  # it may begin other attempts of the run
-    held: str = ""  # the folder of the held allocation that it is; '' if it is none
-    lost: tuple[str, ...] = ()  # its hosts that are gone, or were found bad
+    held: str = ""  # the folder of the run that holds this allocation; '' without
+    lost: tuple[str, ...] = ()  # its hosts that are gone, or failed the preflight
     checked: bool = False  # its hosts have passed a preflight, or need none; if it keeps going, they have the image
 
     @property
     def has_others(self) -> bool:
-        """Whether the job has other attempts, and continues after this one."""
+        """Whether the job has other attempts, and continues after this attempt."""
         return self.keeps_going or bool(self.held)
 
     @property
@@ -32,7 +32,7 @@ class InJob:
         return self.until_s - time.time()
 
     def write(self, attempt: Attempt) -> None:
-        """Write it for the attempt that the job is about to begin. Raises SiteError."""
+        """Write the file of the attempt that the job is about to begin. Raises SiteError."""
         write_json(attempt.in_job, asdict(self))
 
 

@@ -2,7 +2,7 @@
 
 It checks that ranks start, then starts attempts of runs, each by the script that its own job would run. It ends when
 its user asks for it, when its time is over, or when no attempt has come for the idle limit. What an attempt left in the
-memory of the hosts stays for the next one of its run, until another run begins or the keeper ends.
+memory of the hosts stays for the next attempt of its run, until another run begins or the keeper ends.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Inbox(Turns):
         self.attempts = 0
         self.requests = StopRequests(run, attempt)
         self.stop: End | None = None  # by which the allocation ends
-        self.closing = ""  # why no more requests are taken; earlier ones still run, if there is time
+        self.closing = ""  # why no more requests are taken; earlier requests still run, if time is left
         self.looked_s = 0.0
 
     def keep(self) -> End:
@@ -100,7 +100,7 @@ class Inbox(Turns):
             self.shells.look()
 
     def next(self) -> Turn | State | None:
-        """The next attempt that waits, if there is one; the state of the allocation once it ends."""
+        """The next waiting attempt, None for none; the state of the allocation once it ends."""
         if self.stop:
             return self.stop.state
         if self.waiting and self._left():
@@ -126,7 +126,7 @@ class Inbox(Turns):
         return time.time() < self.until_s - self.plan.site.stop_before_s
 
     def _stop(self, stop: End) -> None:
-        """Begin to end the running attempt, the waiting ones, and then the allocation."""
+        """Begin to end the running attempt, the waiting attempts, and then the allocation."""
         self.stop = stop
         self._close()
         self._refuse_waiting(stop.reason)

@@ -1,6 +1,6 @@
 """A run as the source of attempts: its own jobs begin them one after the other, for as long as they can.
 
-A run that keeps going has several jobs: if this one cannot continue the run, the next one does. A job that has nothing
+A run that keeps going has several jobs: if a job cannot continue the run, the next job does. A job that has nothing
 left to do ends at once. The job of any other run begins one attempt.
 """
 
@@ -57,8 +57,8 @@ class OwnRun(Turns):
         self.task = self.scheduler.own_task(os.environ)
         self.until_s = allocation.until_s() or time.time() + plan.run.time_s
         self.turn = self.task or 0  # of the jobs of the run, from 0
-        self.lost: dict[str, None] = {}  # hosts of this job that are gone, or were found bad
-        self.checked = bool(self.held)  # whether its hosts passed the preflight; in an own job, ranks began there
+        self.lost: dict[str, None] = {}  # hosts of this job that are gone, or failed the preflight
+        self.checked = bool(self.held)  # whether its hosts passed the preflight; in an own job, ranks began on them
         self.begun = 0  # the newest attempt that this job began
         self.last: tuple[int, End] | None = None  # the attempt that ended last, if it was not considered yet
         self.failed: tuple[str, int] | None = None  # a step of the job's script that failed, and its exit code
@@ -71,7 +71,7 @@ class OwnRun(Turns):
     def run_in_job(self, failed: Sequence[str] = ()) -> State:
         """Work for the run as long as this job can; the state of the last attempt.
 
-        `failed` are the step of the job's script that failed, if one did, and its exit code.
+        `failed` are the step of the job's script that failed, and its exit code; () if none did.
         """
         print(f"torusrun: job {self.name} of {self.run.run_id}, on {socket.gethostname()}", flush=True)
         self.failed = (failed[0], int(failed[1])) if failed else None
@@ -88,7 +88,7 @@ class OwnRun(Turns):
             copies.remove(self.run, self.begun, self.lost)
 
     def next(self) -> Turn | State:
-        """The next attempt, once it may begin; the state of the last one if this job has nothing left to do."""
+        """The next attempt, once it may begin; the state of the last if this job has nothing left to do."""
         last, self.last = self.last, None
         if not self.keeps_going:
             return last[1].state if last else self._turn(self.first)
@@ -144,7 +144,7 @@ class OwnRun(Turns):
         return Here(self.job, self.name, self.first, len(self._hosts()), self.begun, bad, self._names_after())
 
     def _names_after(self) -> Sequence[str]:
-        """The names of the jobs of the run that begin after this one."""
+        """The names of the run's jobs that begin after this job."""
         if self.task is None:
             return self._later_jobs()
         return [self.scheduler.task_id(self.job, task) for task in range(self.task + 1, self.plan.jobs)]
@@ -188,7 +188,7 @@ class OwnRun(Turns):
         return len(self._hosts()) >= self._fewest
 
     def _learn(self, number: int, end: End) -> None:
-        """Note the hosts that an attempt lost, or that its preflight found bad."""
+        """Note the hosts that an attempt lost, or that failed its preflight."""
         events = ledger.events(self.run.ledger)
         left_out = ledger.last(events, LeftOut, number)
         gone = end.hosts if end.cause in (Cause.HOST_LOST, Cause.BAD_HOST) else ()
@@ -196,14 +196,14 @@ class OwnRun(Turns):
         self.checked = self.checked or ledger.last(events, Started, number) is not None
 
     def _next_turn(self) -> bool:
-        """Begin this job's next turn, if it has one: this machine needs no other job for that."""
+        """Begin this job's next turn, if any is left: this machine needs no other job for that."""
         if not self.scheduler.traits.one_machine or self.turn + 1 >= self.plan.jobs:
             return False
         self.turn, self.until_s = self.turn + 1, time.time() + self.plan.run.time_s
         return True
 
     def _leave(self, number: int, end: End) -> State:
-        """Leave the run to the next job, if there is one and something is left to do.
+        """Leave the run to the next job, if a job follows and something is left to do.
 
         The scheduler may know better how an attempt ended that did not end by itself. The next job asks it.
         """
@@ -231,7 +231,7 @@ class OwnRun(Turns):
             hooks.over(self.run, number, self.plan)
 
     def _refuse(self, step: Wait) -> State:
-        """Leave the run to the next job, because of the bad hosts of this one."""
+        """Leave the run to the next job, because of this job's bad hosts."""
         print(f"torusrun: {self.run.run_id} {step.why}", flush=True)
         self._hand_on(newest_of(self.run), *self._bad_hosts())
         return Cause.BAD_HOST.state
@@ -254,11 +254,11 @@ class OwnRun(Turns):
         return not (self._later_jobs() or next_attempt.lacks_jobs(ledger.events(self.run.ledger), self.first))
 
     def _later_jobs(self) -> Sequence[str]:
-        """The jobs that begin after this one, if each was submitted by itself."""
+        """The jobs that begin after this job, if each was submitted by itself."""
         return next_attempt.later_jobs(ledger.events(self.run.ledger), self.first, self.job)
 
     def _nothing_left(self, step: Step) -> State:
-        """This job, and the later ones, have nothing to do; how the run ended, which its exit code must not hide."""
+        """This job, and the later jobs, have nothing to do; how the run ended, which its exit code must not hide."""
         if not isinstance(step, Resume):
             print(f"torusrun: no further attempt of {self.run.run_id}: {step.why}", flush=True)
         if not (isinstance(step, Stop) and step.later_job):

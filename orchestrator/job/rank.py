@@ -124,7 +124,7 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
 
 
 def identity(numbers: Sequence[str], environment: Mapping[str, str]) -> tuple[int, int]:
-    """(rank, local rank) from the variables `numbers` of the launcher. Raises SystemExit if one is missing."""
+    """(rank, local rank) from the variables `numbers` of the launcher. Raises SystemExit if either is missing."""
     if missing := [name for name in numbers if name not in environment]:
         raise SystemExit(f"torusrun: this process has no rank: its launcher did not set {' and '.join(missing)}")
     rank, local_rank = (int(environment[name]) for name in numbers)

@@ -40,7 +40,7 @@ def beside_ready(plan: Plan, run: RunFolder, asked: Callable[[], End | None]) ->
 
 
 def _place(run: RunFolder, role: str) -> dict[str, str]:
-    """The variables with the place of a role in the newest attempt of a run; {} if it is not ready there."""
+    """The variables with the place of a role in the newest attempt of a run; {} if the role is not ready."""
     from torusrun.orchestrator.job.ranks.meeting import meeting
     from torusrun.orchestrator.job.ranks.roles import is_ready
     from torusrun.orchestrator.run.program.what_runs import facts, role_environment

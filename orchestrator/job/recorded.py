@@ -41,7 +41,7 @@ LARGEST_HEARTBEAT = 100
 def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJob | None = None) -> End:
     """The end that `work` returns, or that of its failure, recorded for the attempt; an end that is settled stays.
 
-    Only completion replaces it: the job may have been silent for a while, and at work. `job` is the one around it.
+    Only completion replaces it: the job may have been silent for a while, and at work. `job` is around the attempt.
     """
     if end := settled_end(run, attempt):
         print(f"torusrun: attempt {attempt.number} has ended, and its job was begun again: nothing is started")
@@ -56,7 +56,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJ
         end = ended(How.ERROR if passes else How.DEFECT, why=defect.report(error, ["supervise"]))
     if end.state is State.FAILED and no_room(run.folder):
         end = on_full_disk(end)
-    earlier = settled_end(run, attempt)  # by another job, if this one was cut off
+    earlier = settled_end(run, attempt)  # by another job, if this job was cut off
     if earlier and (earlier.state is State.COMPLETED or end.state is not State.COMPLETED):
         print(f"torusrun: attempt {attempt.number} is known to have ended: {earlier.reason}")
         return earlier
@@ -64,7 +64,7 @@ def recorded(run: RunFolder, attempt: Attempt, work: Callable[[], End], job: InJ
     end = replace(placed(attempt, end), kept_going=continues)
     end.write(attempt.end)
     if end.certain:
-        with contextlib.suppress(SiteError):  # a full disk; the record is there
+        with contextlib.suppress(SiteError):  # a full disk; the record is written
             ledger.append(run.ledger, Ended.by(attempt.number, end))
     hooks.ended(run, attempt.number, end, wait=job is None or not job.has_others)
     return end
@@ -86,9 +86,9 @@ def settled_end(run: RunFolder, attempt: Attempt) -> End | None:
 
 
 def end_of(attempt: Attempt, code: int) -> End:
-    """The recorded end of an attempt that is over; without a record, one by the exit `code` of its supervisor.
+    """The recorded end of an attempt that is over; without a record, its end by the exit `code` of its supervisor.
 
-    A record that cannot be read stays: it may only be unreadable for a moment.
+    A record that cannot be read stays: it may be unreadable for a moment only.
     """
     until_s = time.time() + READABLE_S
     while True:

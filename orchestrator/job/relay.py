@@ -87,7 +87,7 @@ class Relay:
                     self._metrics.write(events.CHECKPOINT, **row, seconds=waited_s)
         for source in [source for source in self._unmatched if source.complaint]:
             print(f"torusrun: {source.complaint}", file=sys.stderr)
-            self._unmatched.remove(source)  # said once
+            self._unmatched.remove(source)  # the complaint is printed once
 
     def _of_service(self, service: str, row: dict[str, Any]) -> None:
         """Append a row of a service: its numbers have the service's name before theirs."""

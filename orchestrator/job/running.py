@@ -29,8 +29,8 @@ from torusrun.orchestrator.run.program.what_runs import Program
 POLL_S = 0.25
 SOON_S = 0.05  # between looks for what ends in a moment: the next attempt waits for it
 LOOK_S = 1.0  # between looks that cost a stat or more on a shared file system
-FOLLOW_S = 5.0  # how long the other ranks may take to notice a failed one, and a launcher to end its processes
-FOLLOW_AT_START_S = 1.0  # the same before the first step: they may wait for the failed one, and have nothing to save
+FOLLOW_S = 5.0  # how long the other ranks may take to notice a failed rank, and a launcher to end its processes
+FOLLOW_AT_START_S = 1.0  # the same before the first step: they may wait for the failed rank, and have nothing to save
 RECORDED_S = 3.0  # how long the records of ranks on other hosts may take to appear here
 NEVER = float("inf")
 
@@ -89,7 +89,7 @@ class Running:
         return None if self.ending else self.launcher.returncode
 
     def _look(self, now_s: float) -> None:
-        """Give up a launcher that still runs although the main role has ended, and one that makes no progress."""
+        """Give up a launcher that still runs although the main role has ended, and a launcher without progress."""
         self.relay.pass_on()
         self.network.look()
         if self.slow:

@@ -36,11 +36,11 @@ class ShellRequest:
 
     host: str
     argv: tuple[str, ...]
-    addresses: tuple[str, ...]  # of the user's machine; it connects to the port of one of them
+    addresses: tuple[str, ...]  # of the user's machine; the program connects to one
     network: str  # of the user's machine, which has these addresses
     port: int
     secret: str  # hexadecimal; the program knows it
-    rows: int  # of its terminal; 0 without one
+    rows: int  # of its terminal; 0 without a terminal
     columns: int  # the same
 
     @property
@@ -116,11 +116,11 @@ class ShellStarter:
     def __init__(self, folder: Path, scheduler: Scheduler, python: str) -> None:
         self.folder, self.scheduler, self.python = folder, scheduler, python
         self.started: dict[Path, StartedShell] = {}
-        self.again_s = 0.0  # before this time no request is started, since one had no room
+        self.again_s = 0.0  # before this time no request is started, since the last had no room
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def look(self) -> None:
-        """Start the new requests; record those that failed, unless other shells may have left no room for them."""
+        """Start the new requests; record failures, unless other shells may have left no room."""
         now_s = time.monotonic()
         for shell in self.started.values():
             if shell.child and shell.child.poll() is None:
@@ -135,7 +135,7 @@ class ShellStarter:
                     self._failed(path, code)
 
     def _failed(self, path: Path, code: int) -> None:
-        """Start it again later if other shells ran meanwhile: Grid Engine has one for each slot of a host."""
+        """Start the shell again later if others ran meanwhile: Grid Engine allows one for each slot of a host."""
         begun_s = self.started.pop(path).begun_s
         if any(other.ran_s >= begun_s for other in self.started.values()):
             self.again_s = time.monotonic() + ROOM_S

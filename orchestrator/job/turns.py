@@ -92,7 +92,7 @@ class Turns(ABC):
             self.signal(signal.SIGTERM)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the attempt that runs, if there is one."""
+        """Send a signal to the attempt that runs, if any."""
         if self.child and self.busy and self.child.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 (os.killpg if self.busy.own_group else os.kill)(self.child.pid, number)

@@ -39,14 +39,14 @@ class Evidence:
     """The evidence about an attempt's ranks once its launcher has ended."""
 
     placement: Placement
-    ends: Mapping[int, RankEnd]  # the records of the ranks that wrote one
+    ends: Mapping[int, RankEnd]  # the records, by the ranks that wrote them
     here: str = ""  # the host of the supervisor
     told: Collection[int] = ()  # the ranks that were asked to stop
     stayed: Collection[int] = ()  # the ranks that had not ended when their launcher was given up
     error: Callable[[int], LoggedError] = lambda rank: LoggedError()  # in a rank's log
     launcher: Words = field(default_factory=Words)  # its messages
     launcher_code: int | None = None  # its exit code, negative for a signal; None if the supervisor ended it
-    step: int | None = None  # the last one of this attempt
+    step: int | None = None  # the last of this attempt
     done: bool = False  # whether the program recorded that it is done
     judges: Collection[int] = ()  # the ranks that judge the main role's checkpoints
     needs_record: bool = True  # without that record it is not done
@@ -54,7 +54,7 @@ class Evidence:
 
     @property
     def well(self) -> bool:
-        """Whether every rank of the main role, and of one that judges its checkpoints, left a record of a good end."""
+        """Whether every rank of the main role, and of roles that judge its checkpoints, left a record of a good end."""
         ranks = (*range(self.placement.grid.ranks), *self.judges)
         return all(rank in self.ends and self.ends[rank].good for rank in ranks)
 
@@ -142,10 +142,10 @@ def _ends(evidence: Evidence) -> Iterator[End]:
     if evidence.silent:  # on hosts that live: their wrappers ended too fast to write a record
         yield evidence.end(How.NO_RECORD, ranks=evidence.silent, certain=False)
     if cut_off:  # for an unknown reason
-        said = evidence.error(cut_off.rank).reason
+        reason = evidence.error(cut_off.rank).reason
         if left := evidence.left_before(cut_off):
-            yield evidence.end(How.LEFT_EARLY, by=left, said=said, witness=witness)
-        yield evidence.end(How.CUT_OFF, by=cut_off, said=said, certain=False)
+            yield evidence.end(How.LEFT_EARLY, by=left, said=reason, witness=witness)
+        yield evidence.end(How.CUT_OFF, by=cut_off, said=reason, certain=False)
     later = [end for end in evidence.ends.values() if end.meaning is Meaning.LATER and not end.told]
     if later and not evidence.needs_record:  # our training only stops if asked
         yield evidence.end(How.LATER, by=min(later, key=lambda end: end.ended_s))
@@ -181,8 +181,8 @@ def _of_rank(evidence: Evidence, culprit: RankEnd) -> End:
         return evidence.end(How.OUT_OF_DEVICE_MEMORY, by=culprit, said=error.reason)
     if culprit.signal is not None:
         outside = culprit.signal in FROM_OUTSIDE
-        said = error.reason if error.known and not outside else ""
-        return evidence.end(How.KILLED, by=culprit, said=said, certain=not outside)
+        reason = error.reason if error.known and not outside else ""
+        return evidence.end(How.KILLED, by=culprit, said=reason, certain=not outside)
     again = culprit.meaning is not Meaning.NEVER
     if error.worker and error.worker.signal:
         certain = error.worker.signal not in FROM_OUTSIDE

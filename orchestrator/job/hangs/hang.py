@@ -149,7 +149,7 @@ def silent(placement: Placement, silences_s: Mapping[str, float], limit_s: float
 
 
 def _whole_host(placement: Placement, ranks: Sequence[int], mute: Sequence[int]) -> list[int]:
-    """Those of `ranks` on the first mute one's host, if there are several and all are mute: it does not answer."""
+    """The `ranks` on the first mute rank's host if they are several, and all mute: the host does not answer."""
     host = placement.slots[mute[0]].host
     on_host = [n for n in ranks if placement.slots[n].host == host]
     return on_host if len(on_host) > 1 and set(on_host) <= set(mute) else []

@@ -1,4 +1,4 @@
-"""Watches an attempt for hangs: suspects one, queries its ranks, and decides that the attempt has to end.
+"""Watches an attempt for hangs: suspects a hang, queries the ranks, and decides that the attempt has to end.
 
 It records slow ranks, too. The signs of progress are small files that ranks, their wrappers and the relay write.
 """
@@ -44,7 +44,7 @@ class HangWatch:
     """Decides from the signs of an attempt, once a second, whether it has to end. `query` asks the wrappers.
 
     Services have limits of their own: `besides` says how many bytes of the metrics are theirs, which are no sign, and
-    `awaited` whether the main role may wait for one of them, which is no pause.
+    `awaited` whether the main role may wait for a service, which is no pause.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class HangWatch:
     def _disk_answers(self) -> bool:
         """Whether a small file can be written, or is refused for want of room, which is an answer, too.
 
-        An NFS client then also looks for new files of other hosts there.
+        An NFS client then also looks for new files of other hosts in this folder.
         """
         try:
             write_bytes(self._attempt.probe, b"\n", READABLE)
@@ -227,7 +227,7 @@ class Signs:
         return [rank.step for load in loads if load for rank in load.ranks]
 
     def _heartbeat(self) -> tuple[str, str, int] | None:
-        """(what the program does, what it wrote into its heartbeat, when); None if it never did."""
+        """(what the program does, what it wrote into its heartbeat, when); None if it never wrote."""
         path = self._attempt.heartbeat
         with contextlib.suppress(OSError):
             touched = status(path).st_mtime_ns
@@ -237,7 +237,7 @@ class Signs:
 
 
 def staged_bytes(attempt: Attempt) -> int:
-    """The bytes that its hosts have staged before their ranks start."""
+    """The bytes that the attempt's hosts have staged before their ranks start."""
     with contextlib.suppress(SiteError, TypeError, ValueError):
         return int((read_object(attempt.staged) or {}).get("written_bytes", 0))
     return 0

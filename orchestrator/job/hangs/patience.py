@@ -4,7 +4,7 @@ Once the time between signs of progress is known, an attempt is suspected after 
 of them, but not before 10 s: the limits depend on what the ranks answer. The clock of a pause counts only the time
 between looks that came as often as they should: if a look takes long, the disk or the supervisor's host stood still.
 
-Until then a stopped process ends an attempt after 30 steps of an earlier attempt of the run, if there was one.
+Until then a stopped process ends an attempt after 30 steps of an earlier attempt of the run, if the run had any.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ REPORTS = "reports"  # rows of metrics alone: pauses between them have unknown c
 
 LEAST_S = 10.0
 TIMES_USUAL = 10
-TIMES_FORMER = 3  # an attempt may be slower than the one before it
-TIMES_LONGEST = 2  # a pause that ended by itself may be followed by one of twice its length
-FEWEST = 5  # pauses between steps before the usual one is known
-NEWEST = 100  # pauses of which the mean is the usual one
+TIMES_FORMER = 3  # an attempt may be slower than the attempt before it
+TIMES_LONGEST = 2  # a pause that ended by itself may be followed by a pause of twice its length
+FEWEST = 5  # pauses between steps before the usual pause is known
+NEWEST = 100  # pauses whose mean is the usual pause
 REPORTS_S = 600.0  # at least, if only rows of metrics show progress
 WORK_S = 600.0  # at least, for a rank that is at work or waits for a disk
 OTHER_S = 600.0  # for activities that are announced, and of which nothing is known
-OTHER_LEAST_S = 60.0  # for activities other than steps, once one of them has ended
+OTHER_LEAST_S = 60.0  # for activities other than steps, once any has ended
 TIMES_OTHER = 3
 QUERY_S = 30.0  # at most
 UNSEEN_S = 60.0  # at least, if no rank shows work and not all stacks are known
@@ -91,7 +91,7 @@ class Limits:
 
     @classmethod
     def of_steps(cls, limit_s: float) -> Limits:
-        """The limits around the one for a stopped process."""
+        """The limits around `limit_s`, the limit for a stopped process."""
         both_s = 2 * limit_s
         return cls(limit_s / 2, limit_s, both_s, both_s, max(both_s, UNSEEN_S), max(both_s, WORK_S), both_s)
 
@@ -110,7 +110,7 @@ class Patience:
     """The pause of an attempt, and its limits. All times are seconds of one clock, which only grows.
 
     `named_s` is the limit that the run names, None without. `other_s` is the limit while the usual time between reports
-    is unknown, infinite if there is none; `start_s` the same before the first sign. `former_s` is the time of a step in
+    is unknown, infinite for no limit; `start_s` the same before the first sign. `former_s` is the time of a step in
     an earlier attempt on the same grid, None if unknown; it holds until a later phase begins.
     """
 

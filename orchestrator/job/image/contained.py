@@ -28,7 +28,7 @@ def contained(
 ) -> tuple[list[str], dict[str, str]]:
     """(arguments, environment) that run `command` in `image`.
 
-    Values that the runtime cannot pass are written beside the rank's records, and read from there in the image.
+    Values that the runtime cannot pass are written beside the rank's records, and read from that file in the image.
     Raises SiteError if a value cannot be passed in or written.
     """
     file = attempt.rank_variables(rank)

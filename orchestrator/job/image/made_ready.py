@@ -21,7 +21,7 @@ def made_ready(
 ) -> End | None:
     """Verify the ranks' images; the attempt's end if that fails or it has to stop.
 
-    It can take minutes. So it runs in a thread, while this one checks for requests to stop.
+    This can take minutes. So a thread verifies, while the caller's thread checks for requests to stop.
     """
     wrong: list[Exception] = []
     work = partial(verify, images)

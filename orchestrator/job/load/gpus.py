@@ -29,14 +29,14 @@ class GpuWatch:
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._found: tuple[float, tuple[GpuLoad, ...]] = (0.0, ())
+        self._newest: tuple[float, tuple[GpuLoad, ...]] = (0.0, ())  # when told, and the loads
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="gpus", daemon=True)
         self._thread.start()
 
     def newest(self) -> tuple[GpuLoad, ...]:
         """The newest answer; () if it is too old."""
-        told_s, gpus = self._found
+        told_s, gpus = self._newest
         return gpus if time.monotonic() < told_s + ANSWER_S + self._every_s else ()
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class GpuWatch:
         rest_s = 0.0
         while not self._over.wait(rest_s):
             try:
-                self._found, rest_s = (time.monotonic(), gpus(answer())), self._every_s
+                self._newest, rest_s = (time.monotonic(), gpus(answer())), self._every_s
             except (SiteError, OSError, ValueError):
                 rest_s = REST_S
 
@@ -56,19 +56,19 @@ def answer() -> str:
 
     Raises SiteError if it cannot be started, OSError or ValueError if its output cannot be read.
     """
-    mine, its = os.pipe()
-    with open(mine, "rb") as said:
-        with open(its, "wb") as output:
+    readable, writable = os.pipe()
+    with open(readable, "rb") as read:
+        with open(writable, "wb") as output:
             environment = clean_environment()
-            asked = process.start(
+            query = process.start(
                 command(os.environ), environment=environment, output=output, parent_death=signal.SIGKILL
             )
         try:
-            asked.wait(ANSWER_S)
+            query.wait(ANSWER_S)
         except subprocess.TimeoutExpired:
-            asked.kill()
-        asked.wait()
-        return said.read().decode()
+            query.kill()
+        query.wait()
+        return read.read().decode()
 
 
 def command(environment: Mapping[str, str]) -> list[str]:

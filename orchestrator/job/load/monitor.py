@@ -65,7 +65,7 @@ class Look:
 
 
 def look(cores: Collection[int], root: Path = Path("/")) -> Look:
-    """The current counters. Raises nothing if the node does not report one."""
+    """The current counters. A counter that the node does not report raises nothing."""
     cpu = memory = None
     with contextlib.suppress(OSError, ValueError):
         cpu = cpu_time((root / "proc/stat").read_text(), cores)

@@ -44,14 +44,14 @@ def address(attempt: Attempt) -> str:
 
 
 class StepsTold:
-    """The newest step times of each of some ranks. If the address cannot be bound, there are none.
+    """The newest step times of some ranks; none if the address cannot be bound.
 
     What rank 0 does now is passed on to `beats`.
     """
 
     def __init__(self, address: str, ranks: Collection[int], beats: BeatFile) -> None:
         self._ranks, self._beats = frozenset(ranks), beats
-        self._found: dict[int, RankSteps] = {}
+        self._newest: dict[int, RankSteps] = {}
         self._recent = defaultdict[int, RecentSteps](RecentSteps)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(OSError):  # another process has the address
@@ -60,7 +60,7 @@ class StepsTold:
                 self._socket.bind(address)
 
     def newest(self) -> tuple[RankSteps, ...]:
-        return tuple(self._found[rank] for rank in sorted(self._found))
+        return tuple(self._newest[rank] for rank in sorted(self._newest))
 
     def wait(self, until_s: float, stop: int) -> bool:
         """Receive reports until `until_s` of time.monotonic(); False as soon as the descriptor `stop` can be read."""
@@ -94,7 +94,7 @@ class StepsTold:
             return
         steps = record_of(RankSteps, {**row, "told_s": time.time()})
         if steps.rank in self._ranks:
-            self._found[steps.rank] = self._recent[steps.rank].add(steps)
+            self._newest[steps.rank] = self._recent[steps.rank].add(steps)
 
 
 class RecentSteps:
@@ -102,13 +102,13 @@ class RecentSteps:
 
     def __init__(self) -> None:
         self._last_step: int | None = None
-        self._reports: deque[tuple[int, float]] = deque()  # how many steps, and the time of one without waiting
+        self._reports: deque[tuple[int, float]] = deque()  # how many steps, and the time of a step without waiting
         self._steps = 0
 
     def add(self, report: RankSteps) -> RankSteps:
-        """The report, with the median of the newest ones.
+        """The report, with the median of the newest reports.
 
-        The first one of a rank does not count: it has its start.
+        The first report of a rank does not count: it has the rank's start.
         """
         last, self._last_step, computed_s = self._last_step, report.step, report.computed_s
         if last is None or report.step <= last:

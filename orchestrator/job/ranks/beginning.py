@@ -64,7 +64,7 @@ def _command(
     """(command, environment) by which this rank starts its program, on the host or in its image.
 
     `kept` are the descriptors that a process of the program may keep. The first rank of a role first opens the meeting
-    point, if the program has one.
+    point, if the program needs it.
     """
     program, meets, inherited = rank.role.program, None, dict(os.environ)
     if program.rendezvous:
@@ -92,7 +92,7 @@ def _of_pmi(environment: Mapping[str, str]) -> list[int]:
 
 
 class LeftBehind:
-    """The processes that hold the descriptor `kept`, apart from this one until `begun`: the writer of a checkpoint.
+    """The processes that hold the descriptor `kept`, apart from this process until `begun`: the writer of a checkpoint.
 
     Some schedulers kill the processes of a rank that its wrapper leaves behind. The write end of a pipe is open in the
     program and in the processes that inherit it, so its read end ends with the last of them.
@@ -106,7 +106,7 @@ class LeftBehind:
         os.close(self.kept)
 
     def wait(self, most_s: float) -> bool:
-        """Wait until none of them is left, once; False if one still lives after `most_s`."""
+        """Wait, once, until all of them have ended; False if any lives after `most_s`."""
         waiting = select.poll()  # select takes no descriptor above 1023
         waiting.register(self._end, select.POLLIN)
         try:

@@ -1,4 +1,4 @@
-"""A program that is started once for each checkpoint, one after the other: of the main role, or of another run.
+"""A program that is started once for each checkpoint, in turn: of the main role, or of another run.
 
 Its first rank chooses the checkpoint, and records that it is judged once all ranks of the role have ended with 0.
 """
@@ -30,7 +30,7 @@ OTHER_S = 3.0  # the same, with those for the end of another run
 
 @dataclass(frozen=True)
 class Subject:
-    """One start of the role's program on all ranks; `number` counts from 1, and `path` is '' after the last one."""
+    """One start of the role's program on all ranks; `number` counts from 1, and `path` is '' after the last start."""
 
     number: int
     path: str
@@ -43,7 +43,7 @@ class Subject:
 
 
 class Judge:
-    """What one rank of the role judges; its `program` waits in between, and `log` is the descriptor of its output."""
+    """What a rank of the role judges; its `program` waits in between, and `log` is the descriptor of its output."""
 
     def __init__(self, rank: Rank, program: RankProgram, log: int) -> None:
         self.rank, self.attempt, self.name = rank, rank.attempt, rank.role.name or MAIN
@@ -85,7 +85,7 @@ class Judge:
         if time.monotonic() < self._looked_s + every_s:
             return None
         self._looked_s = time.monotonic()
-        # Before the look for checkpoints: one may be written in between.
+        # Before the look for checkpoints: the last may be written in between.
         over = service.over if service else _is_over(RunFolder(Path(self.rank.role.of_run)))
         checkpoint = self._queue.next(over=over)
         if checkpoint is None:
@@ -107,7 +107,7 @@ class Judge:
                 file.write(f"\n{json.dumps({'step': judgement.step})}\n".encode())
 
     def _given(self) -> Subject | None:
-        """The judgement that the first rank has chosen after this one."""
+        """The judgement that the first rank has chosen after this rank's last."""
         given = self._read(self.attempt.role_judgement(self.name))
         number, path, step = given.get("number"), given.get("path"), given.get("step")
         if type(number) is not int or number <= self._number or type(path) is not str:

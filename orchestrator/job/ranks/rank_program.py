@@ -82,7 +82,7 @@ class RankProgram:
                 self._look()
 
     def until(self, ready: Callable[[], Known | None]) -> Known | None:
-        """The value of `ready` once it has one, between two starts; None on a request to stop before."""
+        """The value of `ready` once it is true, between two starts; None on a request to stop before."""
         while not self.told_s:
             if value := ready():
                 return value
@@ -119,7 +119,7 @@ class RankProgram:
             self._answer()
 
     def _serve(self, service: Service) -> None:
-        """Stop a service whose main role is over, and end one that is not ready in time."""
+        """Stop a service whose main role is over, and end a service that is not ready in time."""
         if service.told(time.monotonic()):
             self._ask_to_stop(signal.SIGUSR2, None)
         if service.failed:

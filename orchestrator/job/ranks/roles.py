@@ -43,7 +43,7 @@ class Roles:
         return self.rank.order.interface if self.rank.order.host_variable else "lo"
 
     def wait(self, asked: Callable[[], bool]) -> None:
-        """Wait until the roles that this one comes after are ready. Raises StoppedBeforeStart if `asked` is true."""
+        """Wait until the roles that this role comes after are ready. Raises StoppedBeforeStart if `asked` is true."""
         for name in self.rank.role.after:
             while not is_ready(self.rank.attempt, name):
                 if asked():

@@ -19,8 +19,8 @@ from torusrun.orchestrator.run.folder.records import LATE, LOST_S, READY, SILENT
 from torusrun.orchestrator.run.program.what_runs import ReadyCheck
 
 EVERY_S = 1.0  # between checks of a service that is not ready, and looks for a request to stop
-READY_EVERY_S = 5.0  # between checks of one that is
-ANSWER_S = 5.0  # for one answer of its port
+READY_EVERY_S = 5.0  # between checks of a service that is ready
+ANSWER_S = 5.0  # for an answer of its port
 SILENT_S = 20.0  # without an answer, after which a service that was ready is reported
 LARGEST_LINE = 4096  # bytes of a line that are compared with a pattern
 REPEATED = ("http", "tcp")  # the checks that go on once a service is ready
@@ -79,7 +79,7 @@ class Service:
         return True
 
     def _stays_ready(self, over: threading.Event) -> None:
-        """Report a service that does not answer any more, and give it up if it has to stay alive."""
+        """Report a service that does not answer any more, and give up a service that has to stay alive."""
         answered_s, silent = time.monotonic(), False
         while not over.wait(READY_EVERY_S):
             if self._answers(self.role.ready):

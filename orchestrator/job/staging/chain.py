@@ -1,4 +1,4 @@
-"""The chain of an attempt's hosts: each takes what is staged from the host above, while it sends it to the one below.
+"""The chain of an attempt's hosts: each takes what is staged from the host above, while it sends it to the host below.
 
 So the shared disk is read once, each link carries each byte once, and all hosts are done a block apart: the time is
 size / slowest link + hosts x block / link. A tree's root would send everything log2(hosts) times.
@@ -36,7 +36,7 @@ LIST, WANTED, SUM, REPORT, DONE, BEGIN = "list", "wanted", "sum", "report", "don
 
 
 class Neighbour:
-    """The host above or below this one."""
+    """The host above or below this host."""
 
     def __init__(self, host: str, connection: Connection) -> None:
         self.host, self._connection = host, connection
@@ -79,7 +79,7 @@ class Neighbour:
         return CutOffError(f"the connection to {self.host}, by which copies come or go, has ended: {why}")
 
     def end(self, reason: str = "") -> None:
-        """Close the connection, with the reason for the other side if there is one."""
+        """Close the connection, with a reason for the other side, if any."""
         if reason:  # the other side may read no more
             telling = threading.Thread(target=self._last, args=(reason,), daemon=True)
             telling.start()

@@ -1,7 +1,7 @@
 """The copies on a node's own disk: which are whole, who reads them, and which go when room is needed.
 
 Every step is taken under the folder's lock, except the copying itself. A copy in progress and a copy that is read are
-locked by their processes, so that what killed ones left is known by its free lock.
+locked by their processes, so that what killed processes left is known by its free lock.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class NodeFolder:
             self._clear(lambda read_s: time.time() - read_s > UNREAD_S)
 
     def copy(self, name: str, sha256: str, attempt: str) -> Path | None:
-        """The whole copy `name`, for this process to read; None if there is none.
+        """The whole copy `name`, for this process to read; None without such a copy.
 
-        The content of one with a SHA-256 is read once in an attempt, and every other is known by its files' facts.
+        The content of a copy with a SHA-256 is read once in an attempt; any other is known by its files' facts.
         """
         with self._locked():
             return self._whole(name, sha256, attempt)
@@ -80,7 +80,7 @@ class NodeFolder:
     def partial(self, name: str, needed_bytes: int) -> Iterator[Path]:
         """A new folder for the copy `name`, which needs so many bytes. Raises SiteError if there is no room for it.
 
-        It is removed at the end, with what `keep` has left there.
+        The folder is removed at the end, with what `keep` has left in it.
         """
         path = self.path / f".{name}.{secrets.token_hex(4)}"
         with self._locked():
@@ -163,7 +163,7 @@ class NodeFolder:
             )
 
     def _clear(self, goes: Callable[[float], bool]) -> None:
-        """Remove copies without readers, the longest unread first, where `goes` is true at the time of the last one."""
+        """Remove copies without readers, the longest unread first, where `goes` is true of the last reader's time."""
         kept = [*self.path.glob("*.json"), *self.path.glob("run-*")]
         for path in sorted(kept, key=lambda path: path.lstat().st_mtime_ns):
             copy = path.with_suffix("") if path.suffix == ".json" else path
@@ -193,7 +193,7 @@ def hold(path: Path, held: ExitStack) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder of this user alone, or check the existing one. Raises SiteError that names its owner."""
+    """Make a folder of this user alone, or check the existing folder. Raises SiteError that names its owner."""
     try:
         private.make(folder.parent)
         wrong = make_own_folder(folder)
@@ -208,11 +208,11 @@ def _make(folder: Path) -> None:
 def _facts(copy: Path) -> str:
     """A checksum that changes if a file of the copy does: no program can set its ctime. After a crash it differs."""
     total = hashlib.sha256(BOOT.read_bytes())
-    for found in walk(str(copy)):
-        if NOT_FACTS not in found.name.split("/"):
-            was = found.status
+    for entry in walk(str(copy)):
+        if NOT_FACTS not in entry.name.split("/"):
+            was = entry.status
             own = (was.st_ino, was.st_size, was.st_mtime_ns, was.st_ctime_ns) if not stat.S_ISDIR(was.st_mode) else ()
-            total.update(repr((found.name, stat.S_IFMT(was.st_mode), own)).encode(errors="surrogateescape"))
+            total.update(repr((entry.name, stat.S_IFMT(was.st_mode), own)).encode(errors="surrogateescape"))
     return total.hexdigest()
 
 

@@ -81,7 +81,7 @@ class OfHost:
     def _had(self, entry: StageEntry, name: str) -> Path | None:
         """The whole copy of an entry; None if there is none.
 
-        Another run may make it now. To wait for that run while other hosts wait for this one could last for ever.
+        Another run may make it now. To wait for that run while other hosts wait for this host could last for ever.
         """
         if self._chain.alone:
             self._node.awaited(name)
@@ -94,9 +94,9 @@ class OfHost:
             blocks = above.blocks() if above else packed(os.path.realpath(entry.path))
             passed = self._counted(self._passed(blocks, above, below=below), size_bytes)
             unpacked(passed, partial, content.update if entry.sha256 else len)
-            if entry.sha256 not in ("", found := content.hexdigest()):
+            if entry.sha256 not in ("", sha256 := content.hexdigest()):
                 raise ImageError(
-                    f"{entry.path}: copied to {self._chain.host}, its SHA-256 is {found}, and was {entry.sha256} when "
+                    f"{entry.path}: copied to {self._chain.host}, its SHA-256 is {sha256}, and was {entry.sha256} when "
                     f"the run was submitted: the image was changed, or a disk fails; put the old one back, or "
                     f"`torusrun resume RUN --new-image`"
                 )

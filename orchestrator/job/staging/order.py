@@ -36,7 +36,7 @@ class StagedHere:
 
 
 def moved(path: str, copies: Mapping[str, str]) -> str:
-    """The path of the copy of `path` if one of `copies`, by their sources, has it; else `path`."""
+    """The path of the copy of `path` if `copies`, by their sources, have it; else `path`."""
     for source, copy in copies.items():
         if path == source or path.startswith(source + os.sep):
             return copy + path[len(source) :]

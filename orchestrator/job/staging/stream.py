@@ -25,8 +25,8 @@ BLOCK_BYTES = 1 << 20
 ON_DISK_BYTES = 4096  # a file's size on a disk is a multiple of this, nearly everywhere
 
 
-class Found(NamedTuple):
-    """What `walk` finds at a path."""
+class Member(NamedTuple):
+    """A file, folder or link as `walk` reads it."""
 
     name: str  # in the stream
     path: str
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
     @property
     def facts(self) -> str:
-        """What changes if somebody changes it."""
+        """What changes if somebody changes the file."""
         size, changed = (self.status.st_size, self.status.st_mtime_ns) if self.is_file else (0, 0)
         return f"{self.name}\0{stat.S_IFMT(self.status.st_mode)}\0{size}\0{changed}\0{self.link}\n"
 
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         return stat.S_ISREG(self.status.st_mode)
 
 
-def walk(path: str, name: str = TOP, top: str = "") -> Iterator[Found]:
+def walk(path: str, name: str = TOP, top: str = "") -> Iterator[Member]:
     """The file or folder at `path`, and all in it, by name. Raises SiteError for what is neither, nor a link."""
     status, top = os.lstat(path), top or path
     link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
@@ -53,7 +53,7 @@ def walk(path: str, name: str = TOP, top: str = "") -> Iterator[Found]:
         link = link if leads == top or leads.startswith(top + os.sep) else leads  # out of the copy: to the shared disk
     if not (link or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise SiteError(f"{path}: this is no file, folder or link, and cannot be staged")
-    yield Found(name, path, status, link)
+    yield Member(name, path, status, link)
     if stat.S_ISDIR(status.st_mode):
         for below in sorted(os.listdir(path)):
             yield from walk(os.path.join(path, below), f"{name}/{below}", top)
@@ -62,9 +62,9 @@ def walk(path: str, name: str = TOP, top: str = "") -> Iterator[Found]:
 def identified(source: str) -> tuple[str, int]:
     """(the ID of a source in its present state, the bytes that a copy takes). Raises OSError, SiteError."""
     total, needed = hashlib.sha256(source.encode(errors="surrogateescape")), 0
-    for found in walk(os.path.realpath(source)):
-        total.update(found.facts.encode(errors="surrogateescape"))
-        needed += -(-found.status.st_size // ON_DISK_BYTES) * ON_DISK_BYTES if found.is_file else ON_DISK_BYTES
+    for member in walk(os.path.realpath(source)):
+        total.update(member.facts.encode(errors="surrogateescape"))
+        needed += -(-member.status.st_size // ON_DISK_BYTES) * ON_DISK_BYTES if member.is_file else ON_DISK_BYTES
     return total.hexdigest()[:16], needed
 
 
@@ -80,28 +80,28 @@ def packed(path: str) -> Iterator[bytes]:
 
 
 def _pieces(path: str) -> Iterator[bytes]:
-    for found in walk(path):
-        member, mode = tarfile.TarInfo(found.name), found.status.st_mode
-        member.uname = str(found.status.st_mtime_ns)  # exactly: indexes of data know their files by it
-        member.mode = stat.S_IMODE(mode) & 0o777 | (0o600 if found.is_file else 0o700)
-        member.type = tarfile.REGTYPE if found.is_file else tarfile.SYMTYPE if found.link else tarfile.DIRTYPE
-        member.size, member.linkname = found.status.st_size if found.is_file else 0, found.link
-        yield member.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape")
-        if found.is_file:
-            yield from _content(found)
-            yield bytes(-member.size % tarfile.BLOCKSIZE)
+    for member in walk(path):
+        header, mode = tarfile.TarInfo(member.name), member.status.st_mode
+        header.uname = str(member.status.st_mtime_ns)  # exactly: indexes of data know their files by it
+        header.mode = stat.S_IMODE(mode) & 0o777 | (0o600 if member.is_file else 0o700)
+        header.type = tarfile.REGTYPE if member.is_file else tarfile.SYMTYPE if member.link else tarfile.DIRTYPE
+        header.size, header.linkname = member.status.st_size if member.is_file else 0, member.link
+        yield header.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape")
+        if member.is_file:
+            yield from _content(member)
+            yield bytes(-header.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _content(found: Found) -> Iterator[bytes]:
-    left = found.status.st_size
-    with open(open_regular(found.path), "rb", buffering=0) as file:
+def _content(member: Member) -> Iterator[bytes]:
+    left = member.status.st_size
+    with open(open_regular(member.path), "rb", buffering=0) as file:
         while left and (piece := file.read(min(left, BLOCK_BYTES))):
             left -= len(piece)
             yield piece
         now = os.fstat(file.fileno())
-    if left or (now.st_size, now.st_mtime_ns) != (found.status.st_size, found.status.st_mtime_ns):
-        raise SiteError(f"{found.path}: it changed while it was staged; resume the run once it is complete")
+    if left or (now.st_size, now.st_mtime_ns) != (member.status.st_size, member.status.st_mtime_ns):
+        raise SiteError(f"{member.path}: it changed while it was staged; resume the run once it is complete")
 
 
 class _Blocks(io.RawIOBase):

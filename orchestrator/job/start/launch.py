@@ -21,13 +21,13 @@ VERSION_S = 30.0
 
 
 def launcher(plan: Plan, inherited: Mapping[str, str]) -> Launcher:
-    """The site's launcher; its version shows to which MPI it belongs. Raises SiteError if there is no usable one."""
+    """The site's launcher; its version shows to which MPI it belongs. Raises SiteError for an unknown MPI."""
     program = plan.site.launcher
     if program not in launchers.ASKED:
         return launchers.named(program)
     own = {**inherited, **plan.jobs_environment}
-    said = process.run([program, "--version"], timeout_s=VERSION_S, environment=own)
-    return launchers.named(program, said.stdout + said.stderr)
+    version = process.run([program, "--version"], timeout_s=VERSION_S, environment=own)
+    return launchers.named(program, version.stdout + version.stderr)
 
 
 def command(

@@ -28,7 +28,7 @@ OF_SLURM = "SLURM_STEP_GPUS"  # their numbers on this host
 
 @dataclass(frozen=True)
 class RoleOrder:
-    """What the ranks of a role start; a run without roles has one, whose name is ''."""
+    """What the ranks of a role start; a run without roles has one role, named ''."""
 
     program: Program
     container: ContainerExec | None = None
@@ -42,7 +42,7 @@ class RoleOrder:
     each: bool = False  # whether it is started for each checkpoint, and `newest` first
     newest: bool = False
     judges: str = ""  # the folder of these checkpoints
-    of_run: str = ""  # that of their run, if it is another one
+    of_run: str = ""  # the folder of their run, if that is another run
     gpus: tuple[int, ...] | None = None  # among those of its job on the node; None for all
 
 
@@ -68,7 +68,7 @@ class LaunchOrder:
         return {"schema": 3, **asdict(self)}
 
     def role(self, name: str) -> RoleOrder:
-        """The role with this name. Raises SiteError if there is none."""
+        """The role with this name. Raises SiteError without such a role."""
         for role in self.roles:
             if role.name == name:
                 return role
@@ -76,7 +76,7 @@ class LaunchOrder:
 
 
 def ordered(attempt: Attempt) -> tuple[LaunchOrder, Placement]:
-    """The launch order of an attempt, and its placement. Raises SiteError if one is missing or damaged."""
+    """The launch order of an attempt, and its placement. Raises SiteError if either is missing or damaged."""
     order, placement = read_record(attempt.launch, LaunchOrder), attempt_folders.placement(attempt)
     if order is None or placement is None:
         raise SiteError(f"{attempt.folder}: its ranks have not been placed yet")
@@ -168,7 +168,7 @@ class Rank:
 
 
 def secrets_of(attempt: Attempt, names: Sequence[str]) -> SecretVariables:
-    """The secret variables of an attempt's ranks. Raises SiteError if one is missing."""
+    """The secret variables of an attempt's ranks. Raises SiteError if a value is missing."""
     run = RunFolder(attempt.folder.parents[1])
     return SecretVariables(kept(run, names), str(run.secrets))
 
@@ -188,7 +188,7 @@ def numbers(inherited: Mapping[str, str]) -> list[int]:
 
 
 def check_shared(gpus: int | None, inherited: Mapping[str, str], devices: Path = Path("/dev")) -> None:
-    """Raise SiteError if a job has `gpus` of a host's, and nothing says or enforces which ones."""
+    """Raise SiteError if a job has `gpus` of a host's, and nothing says or enforces which GPUs."""
     if gpus and not given(inherited):
         shown = sum(_opens(device) for device in devices.glob("nvidia[0-9]*"))
         if shown > gpus:

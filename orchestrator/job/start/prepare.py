@@ -146,7 +146,7 @@ def _check(ready: Ready) -> ReadyCheck:
 
 
 def program_of(plan: Plan, run: RunFolder, attempt: Attempt, image: Image | None) -> Program:
-    """The program of the ranks: the user's command, or the one that ships with torusrun."""
+    """The program of the ranks: the user's command, or torusrun's own training."""
     threads = {"OMP_NUM_THREADS": str(plan.site.cpus_per_rank)}
     if plan.run.command:
         program = command.program(plan, run, attempt, ON_PATH if image else str(ROOT / ENTRY))
