@@ -85,7 +85,7 @@ def _without(environment: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[
 
 
 def user_name() -> str:
-    """The user's name from the variables or the password database; the number of the user if neither has one."""
+    """The user's name from the variables or the password database; the number of the user if neither has a name."""
     import getpass  # few verbs need it
 
     try:

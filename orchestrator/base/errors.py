@@ -30,7 +30,7 @@ class SiteError(TorusrunError):
 
 
 class ImageError(SiteError):
-    """An image cannot be used: it cannot be copied or mounted, or it is not the one of the run."""
+    """An image cannot be used: it cannot be copied or mounted, or it is not the run's."""
 
 
 class CutOffError(SiteError):

@@ -34,7 +34,7 @@ Lead = Callable[[socket.socket], None]
 
 
 class Listening:
-    """A listener on the local port `at` ('6007', '0.0.0.0:6007'), or for '' on `port` or a free one of the loopback.
+    """A listener on the local port `at` ('6007', '0.0.0.0:6007'), or for '' on `port` or a free port of the loopback.
 
     If what it leads to is on this machine, `port` is taken. Raises UserError if the local port cannot be opened.
     """
@@ -44,7 +44,7 @@ class Listening:
         self._listener = _listener(address, named, port, here=here)
         self._is_loopback = IPv4Address(address).is_loopback
         self.address = "{}:{}".format(*self._listener.getsockname())
-        self._said, self._links = "", set[socket.socket]()
+        self._remark, self._links = "", set[socket.socket]()
         self._room = threading.Semaphore(MOST)
 
     def announce(self, where: str) -> None:
@@ -70,7 +70,7 @@ class Listening:
             aborted(link)
 
     def _accepted(self) -> socket.socket | None:
-        """The next connection of this user, if there is one within LOOK_S."""
+        """The next connection of this user, if it comes within LOOK_S."""
         try:
             link, _ = self._listener.accept()
         except TimeoutError:
@@ -101,15 +101,15 @@ class Listening:
 
     def _say(self, why: str) -> None:
         """Say why a connection was closed, unless that was the last message: a browser tries again and again."""
-        if why != self._said:
+        if why != self._remark:
             warn(f"a connection was closed: {why}")
-        self._said = why
+        self._remark = why
 
 
-def joined(one: Any, other: Any) -> None:
+def joined(left: Any, right: Any) -> None:
     """Carry bytes both ways between two sockets, or what acts like them, until both have ended.
 
-    Each may end its own bytes before the other. Raises OSError if one of them breaks: then both are over.
+    Each may end its own bytes before the other. Raises OSError if either breaks: then both are over.
     """
     ends: SimpleQueue[OSError | None] = SimpleQueue()
 
@@ -122,22 +122,22 @@ def joined(one: Any, other: Any) -> None:
         except OSError as error:
             ends.put(error)
 
-    for ways in ((one, other), (other, one)):
+    for ways in ((left, right), (right, left)):
         threading.Thread(target=carry, args=ways, daemon=True).start()
     for _ in range(2):
         if error := ends.get():
-            _end(one, other, socket.SHUT_RD)  # not more: a caller may still abort a socket, so that its client knows
+            _end(left, right, socket.SHUT_RD)  # not more: a caller may still abort a socket, so that its client knows
             with contextlib.suppress(Empty):
                 ends.get(timeout=ENDS_S)
                 raise error
-            _end(one, other, socket.SHUT_RDWR)  # a thread waits for one that takes no more bytes
+            _end(left, right, socket.SHUT_RDWR)  # a thread waits for a socket that takes no more bytes
             raise error
 
 
-def _end(one: Any, other: Any, how: int) -> None:
-    for each in (one, other):
+def _end(left: Any, right: Any, how: int) -> None:
+    for side in (left, right):
         with contextlib.suppress(OSError):
-            each.shutdown(how)
+            side.shutdown(how)
 
 
 def aborted(link: socket.socket) -> None:
@@ -188,7 +188,7 @@ def read_place(port: int, at: str) -> tuple[str, int | None]:
 
 
 def _listener(address: str, named: int | None, port: int, *, here: bool) -> socket.socket:
-    """A listener on `named`, or else on `port` or a free one. Raises UserError if it cannot be opened."""
+    """A listener on `named`, or else on `port` or a free port. Raises UserError if it cannot be opened."""
     if here and named == port:
         raise UserError(
             f"--listen {named}: the run uses this port of this machine; name another one, or leave out --listen"

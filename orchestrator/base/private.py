@@ -27,7 +27,7 @@ UMASK = 0o077
 READABLE = 0o644  # the mode of a file that the umask may leave readable for others
 FOLDER = 0o755  # the mode of such a folder
 ATTEMPTS = "attempts"  # the folder of a run that has a folder for each attempt, with its number
-OF_HOME = {"~/.local/state": "XDG_STATE_HOME", "~/.config": "XDG_CONFIG_HOME"}  # folder: the variable for another one
+OF_HOME = {"~/.local/state": "XDG_STATE_HOME", "~/.config": "XDG_CONFIG_HOME"}  # folder: the variable that replaces it
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 

@@ -25,7 +25,7 @@ class Work:
     written_bytes: int  # of write(2)
     youngest_s: float  # when the youngest that it started began, else 0
     pids: tuple[int, ...]
-    stopped: bool  # whether one of them is, as by SIGSTOP
+    stopped: bool  # whether any of them is, as by SIGSTOP
 
 
 def children(pid: int) -> list[int]:
@@ -76,7 +76,7 @@ def with_shared_lock(path: Path) -> list[int]:
 
 
 def _all() -> list[int]:
-    """All processes that this one can see."""
+    """All processes that this process can see."""
     return [int(name) for name in _entries("/proc") if name.isdecimal()]
 
 
@@ -122,7 +122,7 @@ def has_terminal(pid: int) -> bool:
 
 
 def ancestors() -> list[int]:
-    """The processes above this one in its session, from its parent to the session's first process."""
+    """The processes above this process in its session, from its parent to the session's first process."""
     above, first = [os.getpid()], os.getsid(0)
     while above[-1] != first and (parent := parent_of(above[-1])) and parent != 1:
         above.append(parent)

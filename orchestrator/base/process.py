@@ -1,4 +1,4 @@
-"""Starts other programs; no other file of torusrun starts one.
+"""Starts other programs; no other file of torusrun starts any.
 
 Arguments are lists, never text for a shell. Every call has a timeout. Programs that are asked write English messages
 (`LC_ALL=C`) and do not get the variables of torusrun's own job or MPI launcher. `CALLS` counts the calls of each
@@ -31,7 +31,7 @@ SHELL_MARK, SHELL_S = "torusrun-environment", 20.0  # a shell's output before th
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 WAS_RUNNING = "; was running: "
 ENTRY = Path("training", "entry")  # below it: the folder that has nothing but the package `torusrun`
-LONGEST_SAID = 4000  # the most characters of a program's output in an error
+LONGEST_OUTPUT = 4000  # the most characters of a program's output in an error
 
 # `python -c` and `python -m` search the working directory for modules first; the option against that (-P) came with
 # Python 3.11. This line works in all versions. It has no quotes, so that every shell can pass it on.
@@ -72,8 +72,8 @@ class Finished:
         if self.exit_code == 0:
             return self
         output = self.stderr.strip() or self.stdout.strip() or "it said nothing"
-        if len(output) > LONGEST_SAID:
-            output = f"{output[: LONGEST_SAID // 2]} [...] {output[-LONGEST_SAID // 2 :]}"
+        if len(output) > LONGEST_OUTPUT:
+            output = f"{output[: LONGEST_OUTPUT // 2]} [...] {output[-LONGEST_OUTPUT // 2 :]}"
         raise SiteError(f"{doing}: {self.argv[0]} ended with exit code {self.exit_code}: {output}")
 
 
@@ -93,7 +93,7 @@ def program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
 def bare_program(python: str | Path, text: str, *arguments: str | Path) -> list[str]:
     """The command of `program` where torusrun's files are not: in an image, on a login node.
 
-    The working directory must be trusted: with `-c`, Python 3.13 itself imports a `linecache` that is there.
+    The working directory must be trusted: with `-c`, Python 3.13 itself imports a `linecache` from it.
     """
     return [str(python), "-u", "-c", ELSEWHERE + text, *map(str, arguments)]
 
@@ -114,7 +114,7 @@ def run(
 ) -> Finished:
     """Run a program to its end and return its output, whatever its exit code.
 
-    `environment` is for programs that must know our own job; the default is a clean one. `undecodable` says how bytes
+    `environment` is for programs that must know our own job; the default is clean. `undecodable` says how bytes
     that are not UTF-8 are decoded, as in `bytes.decode`; names of files need "surrogateescape". The program reads
     `text` from its standard input.
 
@@ -134,7 +134,7 @@ def run(
             encoding="utf-8",
             errors=undecodable,
         ) as started:
-            stdout, stderr = _said(started, text, timeout_s)
+            stdout, stderr = _output(started, text, timeout_s)
     except FileNotFoundError:
         if cwd is not None and not os.path.isdir(cwd):
             raise SiteError(f"{cwd}: this folder is missing") from None
@@ -146,8 +146,8 @@ def run(
     return Finished(tuple(command), started.returncode, stdout, stderr)
 
 
-def _said(started: subprocess.Popen[str], text: str | None, timeout_s: float) -> tuple[str, str]:
-    """The output of a program until its end. It is killed if that takes longer, or if the user interrupts us."""
+def _output(started: subprocess.Popen[str], text: str | None, timeout_s: float) -> tuple[str, str]:
+    """The output of a program until its end. It is killed if it takes longer, or if the user interrupts us."""
     try:
         return started.communicate(text, timeout=timeout_s)
     except BaseException:
@@ -156,7 +156,7 @@ def _said(started: subprocess.Popen[str], text: str | None, timeout_s: float) ->
 
 
 def login_environment() -> dict[str, str]:
-    """Our environment plus the variables of a login shell: many sites set the path of the scheduler's commands there.
+    """Our environment plus the variables of a login shell: many sites set the path of the scheduler's commands in it.
 
     Our own entries of PYTHONPATH stay first. A shell that fails or takes too long adds nothing.
     """
@@ -244,7 +244,7 @@ def start(
     caller's session; with `own_group` it gets its own process group. It inherits the descriptors `keep`. If the caller
     dies first, the kernel sends it the signal `parent_death`, so that no program is left behind.
     """
-    import ctypes  # noqa: F401  # before the fork: an import after it could wait for a thread that is not there
+    import ctypes  # noqa: F401  # before the fork: an import after it could wait for a thread that the fork left out
 
     return _started(
         argv,

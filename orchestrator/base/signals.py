@@ -13,16 +13,16 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal: SIGKILL for 9; 'signal 35' for a real-time or unknown one."""
+    """The name of a signal: SIGKILL for 9; 'signal 35' for a real-time or unknown signal."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 @contextmanager
 def in_order() -> Iterator[None]:
-    """Let the first SIGTERM or SIGHUP in the block raise SystemExit; later ones do not disturb the end.
+    """Let the first SIGTERM or SIGHUP in the block raise SystemExit; later signals do not disturb the end.
 
     A signal that this process ignores stays ignored, as SIGHUP under nohup. Only the main thread gets signals; in
-    another one nothing changes.
+    other threads nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -59,7 +59,7 @@ class Cause(str, Enum):
     TIME_LIMIT = "time_limit"
     PREEMPTED = "preempted"
     HOST_LOST = "host_lost"
-    BAD_HOST = "bad_host"  # found before the ranks started
+    BAD_HOST = "bad_host"  # by the checks before the ranks start
     KILLED = "killed"  # a rank, by a signal
     OUT_OF_MEMORY = "out_of_memory"
     OUT_OF_DEVICE_MEMORY = "out_of_device_memory"
@@ -109,7 +109,7 @@ class Status:
     reason: str = ""
     hosts: tuple[str, ...] = ()
     never_starts: bool = False
-    held: bool = False  # until other jobs end; it never starts if one of those is deleted before it began
+    held: bool = False  # until other jobs end; it never starts if any of those is deleted before it began
     cause: Cause = Cause.UNKNOWN
 
 

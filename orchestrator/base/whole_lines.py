@@ -65,7 +65,7 @@ def start_of_last(descriptor: int, lines: int, largest_bytes: int) -> int:
 
 
 def tail(path: Path, largest_bytes: int = TAIL_BYTES) -> list[bytes]:
-    """The last lines of a file, including an unfinished one; [] if it cannot be read."""
+    """The last lines of a file, an unfinished line included; [] if it cannot be read."""
     try:
         lines, rest = last_lines(path, largest_bytes)
     except OSError:

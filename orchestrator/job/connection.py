@@ -118,7 +118,7 @@ def written(descriptor: int, content: bytes) -> bool:
 def _proving(link: socket.socket, key: bytes, side: bytes) -> Generator[None, None, Connection]:
     """The connection, once the other side has proved itself over `link`.
 
-    The generator yields until the link is writable, and then whenever it needs more bytes. Raises OSError if the link or the proof fails.
+    It yields until the link is writable, then whenever it needs more bytes. Raises OSError if link or proof fails.
     """
     yield
     if number := link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):

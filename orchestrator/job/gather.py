@@ -85,7 +85,7 @@ class RankRecords:
                     answers[rank] = Where(NOT_BEGUN)
         return answers
 
-    def launcher_said(self) -> Words:
+    def launcher_words(self) -> Words:
         """The launcher's messages in the standard error of the attempt."""
         return words(b"\n".join(tail(self.attempt.stderr)).decode(errors="replace"))
 

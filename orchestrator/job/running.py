@@ -184,5 +184,5 @@ class Running:
     def _lost(self) -> set[int]:
         """The ranks on hosts that are silent, or that the launcher lost."""
         silent = self.hang.hosts if self.hang and self.hang.cause is Cause.HOST_LOST else ()
-        hosts = {*silent, *lost_hosts(self.ranks.launcher_said(), self.placement, self.here)}
+        hosts = {*silent, *lost_hosts(self.ranks.launcher_words(), self.placement, self.here)}
         return {slot.rank for slot in self.placement.slots if slot.host in hosts}

@@ -178,7 +178,7 @@ class Supervisor:
             here=self.here,
             told=ranks.told,
             error=ranks.error,
-            launcher=ranks.launcher_said(),
+            launcher=ranks.launcher_words(),
             launcher_code=code,
             step=gather.known_step(self.folder, self.attempt),
             done=is_done(self.attempt),

@@ -13,7 +13,7 @@ from torusrun.orchestrator.keys.site import Site
 def as_asked(run: RunSpec, site: Site) -> tuple[RunSpec, Site, list[tuple[str, str]]]:
     """(the run with its number of ranks, the site as the run takes it, mistakes by their keys in the run).
 
-    The site's `node` stays a whole one; `request` says what of it is taken.
+    The site's `node` stays a whole node; `request` says what of it is taken.
     """
     asked, node = run.request.over(site.request), site.node
     if asked.gpus and run.ranks_per_node is None:
@@ -26,7 +26,7 @@ def as_asked(run: RunSpec, site: Site) -> tuple[RunSpec, Site, list[tuple[str, s
     fit = [part for part in site.parts if part.gpus == asked.gpus and part.cpus >= least[0]]
     part = next((part for part in fit if (part.memory_bytes or least[1]) >= least[1]), None)
     if part is None or run.nodes > 1:
-        parts = "; ".join(f"{' '.join(one.ask)}: {one.gpus} GPUs, {one.cpus} cores" for one in site.parts)
+        parts = "; ".join(f"{' '.join(part.ask)}: {part.gpus} GPUs, {part.cpus} cores" for part in site.parts)
         return run, taken, [("request.gpus", f"'request.gpus': no part of one node has all of this; parts are {parts}")]
     each = run.request.cpus_per_rank or part.cpus // ranks
     asked = replace(asked, cpus_per_rank=each, memory_bytes=None, memory_per_rank_bytes=None)

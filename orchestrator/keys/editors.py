@@ -19,7 +19,7 @@ SPECS: dict[str, type[Any]] = {"run": RunSpec, "site": Site}
 def schema_line(what: str) -> str:
     """The first line of a new run or site file, for editors that use yaml-language-server.
 
-    The schema is written beside the folder of sites, unless it is there. If that is impossible, the line is ''.
+    The schema is written beside the folder of sites, unless it is up to date. If that is impossible, the line is ''.
     """
     content = json.dumps(schema(SPECS[what], f"torusrun {what}"), indent=1).encode()
     file = site_folders()[0].parent / f"{what}.schema.json"

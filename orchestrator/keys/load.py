@@ -145,7 +145,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def site_folders() -> list[Path]:
-    """The folders of named sites: the user's own, then the shipped one. Raises UserError without a home folder."""
+    """The folders of named sites: the user's own, then torusrun's. Raises UserError without a home folder."""
     return [config_home() / "torusrun" / "sites", SHIPPED]
 
 
@@ -156,7 +156,7 @@ def site_names() -> list[str]:
 def find_site(name: str, beside: Path, mark: Mark) -> Path:
     """The file of a site. A name with a slash or ending in .yaml is a path, relative to `beside`.
 
-    Raises SpecError at `mark` if there is none.
+    Raises SpecError at `mark` if no file is the site's.
     """
     try:
         return _site(name, beside)

@@ -26,7 +26,7 @@ def main_name(run: RunSpec) -> str:
 
 
 def services(run: RunSpec) -> dict[str, Role]:
-    """The roles besides the main one."""
+    """The roles besides the main role."""
     return {name: role for name, role in run.roles.items() if not role.main}
 
 

@@ -55,7 +55,7 @@ def with_names(cls: type[Any], root: Root) -> Root:
 
 
 def short_key(cls: type[Any]) -> str | None:
-    """The key of a `cls` whose value may be written alone: `name`, or one declared `short`, if no key is required."""
+    """The key of a `cls` whose value may be written alone: `name`, or a key declared `short`, if no key is required."""
     fields = dataclasses.fields(cls)
     if not all(map(may_be_left_out, fields)):
         return None
@@ -76,7 +76,7 @@ GONE = {
 
 
 def near_key(key: str, cls: type[Any]) -> str:
-    """'; did you mean X?' for a key that `cls` does not have; X may be a key of one of its sections."""
+    """'; did you mean X?' for a key that `cls` does not have; X may be a key of its sections."""
     if instead := GONE.get(f"{cls.__name__}.{key}"):
         return f": {instead}"
     if meant := [field for field in dataclasses.fields(cls) if key in field.metadata.get("mistaken", ())]:

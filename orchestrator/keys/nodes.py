@@ -138,7 +138,7 @@ def _put_option(root: yaml.Node | None, typed: str) -> yaml.Node:
 def from_option(root: yaml.Node | None, keys: Sequence[str], value: str | Sequence[str], option: str) -> yaml.Node:
     """The tree with the value at `keys`, which was typed with the option `option`, as in '--nodes 4'.
 
-    Text is what a file would have after the colon, but a variable of `env` may be empty; a list is one of texts.
+    Text is what a file would have after the colon, but a variable of `env` may be empty; a list has texts.
     Serialized, the tree is such a file.
     """
     name = clipped(option)

@@ -58,7 +58,7 @@ def state_folder() -> Path:
 
 
 def absolute(text: str | Path, beside: Path | None = None) -> Path:
-    """`text` as an absolute path. A relative one begins at `beside` (default: the working directory)."""
+    """`text` as an absolute path. A relative path begins at `beside` (default: the working directory)."""
     path = (beside or Path()) / expanded(text)
     try:
         return checked(path.absolute())

@@ -46,10 +46,10 @@ class SpecError(UserError):
 
 
 def printable(text: str) -> str:
-    """`text` on one line; control characters and others that cannot be shown are escaped."""
+    """`text` on one line; characters that cannot be shown, such as control characters, are escaped."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def shown(text: str) -> str:
-    """`text` in quotes, for a message; only the beginning of a long one."""
+    """`text` in quotes, for a message; only the beginning of a long text."""
     return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r}... ({len(text)} characters)"

@@ -41,7 +41,7 @@ def read(cls: type[T], text: str, source: str, settings: Sequence[str | KeyValue
     """Read `text` as a `cls`; also return the place of each dotted key.
 
     `settings` are `key.sub=value` words, or values with their places, that replace values of the text. Raises SpecError
-    with every mistake found.
+    with every mistake.
     """
     return read_tree(cls, compose(text, source), source, settings)
 
@@ -69,7 +69,7 @@ def overridden(
 
 
 def read_value(cls: type[T], value: Any, source: str) -> T:
-    """Read plain values as a `cls`: the inverse of `write.as_written`. Raises SpecError with every mistake found."""
+    """Read plain values as a `cls`: the inverse of `write.as_written`. Raises SpecError with every mistake."""
     reader = _Reader()
     record = reader.record(cls, with_names(cls, checked(from_value(value, source))), "")
     if reader.problems:
@@ -210,7 +210,7 @@ class _Reader:
     def _sequence(self, args: tuple[Any, ...], node: yaml.Node, path: str) -> Any:
         """A list of any length if `args` ends with an ellipsis, otherwise of as many items as `args`.
 
-        A number may be written for a list of one.
+        A number may stand for a list of one number.
         """
         if isinstance(node, yaml.ScalarNode) and one_may_stand_alone(args):
             return (self.value(args[0], node, path),)

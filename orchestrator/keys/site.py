@@ -221,7 +221,7 @@ class Site:
 
     @property
     def interpreter(self) -> str:
-        """The nodes' Python: the site's `python`, or the one that runs torusrun."""
+        """The nodes' Python: the site's `python`, or the Python that runs torusrun."""
         return str(expanded(self.python)) if self.python else sys.executable
 
 

@@ -103,7 +103,7 @@ def _list(items: tuple[Any, ...], limits: dict[str, Any] | None = None) -> dict[
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:
-    """A record, or only the value of its short key if it has one."""
+    """A record, or only the value of its short key, if any."""
     record, short = _record(cls), short_key(cls)
     return {"anyOf": [record, record["properties"][short]]} if short else record
 

@@ -30,7 +30,7 @@ class Curve:
     def area(self, width: int, height: int, marks: str = BLOCKS) -> list[str]:
         """The curve as an area: the mean of the points in each column, above the smallest of these means.
 
-        All columns have equal parts of the range of x; a column without a point repeats the one before.
+        All columns have equal parts of the range of x; a column without a point repeats the column before.
         """
         means = self._means(min(width, len(self.points)))
         parts, ends = len(marks) - 1, (min(means), max(means))

@@ -31,10 +31,10 @@ class Long:
 class Column(Generic[Row]):
     """A column of a table."""
 
-    title: str | None  # None: it is not in the text
-    value: Callable[[Row], Any]  # in a row; None if there is none
+    title: str | None  # None: the text lacks the column
+    value: Callable[[Row], Any]  # in a row; None without a value
     show: Callable[[Any], str] = str
-    key: str = ""  # in JSON; '': it is not there
+    key: str = ""  # in JSON; '': JSON lacks the column
     right: bool | None = None  # None: numbers are on the right
     left_out: int | None = None  # on a narrow terminal the lowest is left out first; None: never
     style: Callable[[Row], str] = lambda row: ""
@@ -99,7 +99,7 @@ class _Layout(Generic[Row]):
             self._room = width - self._before_last()
 
     def _leave_out(self, empty: set[int], width: int) -> None:
-        """Leave columns out, empty ones first, until there is room for the last one."""
+        """Leave columns out, empty columns first, until the last has room."""
         lasts = [self.titles[-1], *(cells[-1].short or cells[-1].text for cells in self.cells)]
         room = width - min(LEAST_LAST, max(map(display_width, lasts)))
         order = [(n not in empty, c.left_out, n) for n, c in enumerate(self.columns) if c.left_out is not None]
@@ -124,7 +124,7 @@ class _Layout(Generic[Row]):
             yield from ([(line, "")] for line in wrapped(note, self._width))
 
     def line(self, texts: Sequence[str], styles: Sequence[str] = ()) -> Line:
-        """A line of these texts, with the last one cut."""
+        """A line of these texts, with the last cut."""
         *padded, last = [(self._padded(n, texts[n]), styles[n] if styles else "") for n in self._kept]
         return [*((text + GAP, style) for text, style in padded), (cut(last[0], self._room), last[1])]
 

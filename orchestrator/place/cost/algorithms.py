@@ -55,12 +55,12 @@ Timed = TypeVar("Timed", bound=TimedGrid)
 
 
 def best_of(timed: Sequence[Timed], ranks_per_node: int) -> Timed:
-    """The best grid: of those about as fast as the fastest, the one that gains least from overlapping levels.
+    """The best grid: of those about as fast as the fastest, the grid that gains least from overlapping levels.
 
     Every verb and the job choose by this function. Two levels with equally busy links overlap less than in the model:
     4x2 on two racks was predicted to be as fast as 2x2x2, and took 15 % longer
-    (benchmarks/results/allreduce-2026-11-22.txt). If that is equal too, it is the one with the fewest levels, with one
-    row per node.
+    (benchmarks/results/allreduce-2026-11-22.txt). If that is equal too, it is the grid with the fewest levels, and
+    with a row for each node.
     """
     fastest_s = min(grid.total_s for grid in timed)
     close = [grid for grid in timed if grid.total_s <= fastest_s * CLOSE]

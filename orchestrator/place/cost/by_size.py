@@ -2,8 +2,8 @@
 
 The torus is taken from one measured size to the next if it was quicker than the library's own (NCCL's or gloo's) at
 both: so at no measured size the choice is slower, and no single time decides. Sizes beyond the largest take what the
-largest takes: there the bytes decide, not the steps. Peer: PCCL (arXiv 2504.18658, secondary), which chooses by size
-and ranks with a model that it has learned.
+largest takes: for those the bytes decide, not the steps. Peer: PCCL (arXiv 2504.18658, secondary), which chooses by
+size and ranks with a model that it has learned.
 """
 
 from __future__ import annotations

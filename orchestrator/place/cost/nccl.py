@@ -10,7 +10,7 @@ channels are unknown here), processors of AMD, GPUs on PCIe, NVLS, CollNet and P
 
 A latency of a link, declared or measured, is that of a small message, which NCCL sends by LL: its own is 0.6 us within
 a node, and 5 us between nodes, of a tree. With these latencies a hop takes what NCCL's table says for its algorithm and
-protocol. A slower link adds its difference to every hop, as NCCL adds the latency of an adapter; on a quicker one all
+protocol. A slower link adds its difference to every hop, as NCCL adds the latency of an adapter; on a quicker link all
 hops are quicker in proportion (derived).
 """
 

@@ -31,7 +31,7 @@ class PhaseLinks:
 
     ranks: int  # of a group
     share: float  # part of the vector that a rank holds when the phase begins
-    times: int  # how often a chunk goes round the ring: 2 for an all-reduce, 1 for half of one
+    times: int  # how often a chunk goes round the ring: 2 for an all-reduce, 1 for half of it
     near_hops: int = 0
     far_hops: int = 0
     near_s: float = 0.0  # latency of a hop within a node
@@ -75,7 +75,7 @@ def _parent(nodes: int, node: int) -> int:
 
 @lru_cache(maxsize=256)
 def most_leaving(nodes: int, block: int) -> int:
-    """The most edges that leave one of the blocks 0 to block-1, block to 2 block - 1, ..."""
+    """The most edges that leave any of the blocks 0 to block-1, block to 2 block - 1, ..."""
     leaving: dict[int, int] = {}
     for a, b in edges(nodes):
         if a // block != b // block:

@@ -100,7 +100,7 @@ def all_reduce(
 
 @dataclass(frozen=True)
 class RegularLayout:
-    """All ranks of a regular network, or every n-th rank of one."""
+    """All ranks of a regular network, or every n-th."""
 
     network: Network
     backend: Backend

@@ -21,9 +21,9 @@ AGENT = "Aggregation Node"  # a switch's built-in management port, which looks l
 def tree(text: str) -> Tree:
     """The hosts of every leaf switch in the output of `ibnetdiscover`, and the switch above.
 
-    Switches are known by their GUIDs, and so are adapters that name no host: each counts as one. A host's leaf is the
-    switch with most of its ports. Switches without hosts are merged into one above the leaves, since each of them leads
-    everywhere. Raises SiteError if the text is damaged or has no hosts.
+    Switches are known by their GUIDs, and so are adapters that name no host: each counts as a host. A host's leaf is
+    the switch with most of its ports. Switches without hosts are merged into a switch above the leaves, since each of
+    them leads everywhere. Raises SiteError if the text is damaged or has no hosts.
     """
     ports_of: dict[str, Counter[str]] = defaultdict(Counter)
     described = dict(SWITCH.findall(text))

@@ -69,7 +69,7 @@ class Host:
     name: str
     leaf: str
     network: Link
-    gpus: int  # working ones
+    gpus: int  # that work
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Tree:
-    """A topology: the hosts of every leaf switch, and the parent of every switch that has one."""
+    """A topology: the hosts of every leaf switch, and the parent of every switch below another."""
 
     leaves: Mapping[str, Sequence[str]]
     parents: Mapping[str, str] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def _check_once(tree: Tree, source: str) -> None:
 
 
 def _tops(tree: Tree) -> str:
-    """The top switch; if several switches have no parent, a new one above them."""
+    """The top switch; if several switches have no parent, a new switch above them."""
     names = dict.fromkeys([*tree.leaves, *tree.parents.values()])
     tops = [name for name in names if name not in tree.parents]
     return tops[0] if len(tops) == 1 else "(above)"

@@ -1,4 +1,4 @@
-"""Orders the allocated hosts for the ranks, chooses the spare ones, and proves how good the order is."""
+"""Orders the allocated hosts for the ranks, chooses the spares, and proves how good the order is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE = 200  # positions; from here on a sixth of the effort is spent, because c
 HUGE = 4096  # positions; from here on nothing is searched: so few exchanges would change little
 WEIGHTS = (1.0, 3.0, 0.3, 10.0, 1.0, 3.0, 30.0, 1.0) * 2  # weight of the largest load against the total, in each round
 MOST_TIMED = 150  # orders whose time is computed, for one grid
-MOST_POSITIONS = 2_000  # of all these orders together: the time of one is in proportion to its positions
+MOST_POSITIONS = 2_000  # of all these orders together: the time of an order is in proportion to its positions
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def arrange(
     """Order `hosts` for a grid of `dims`: first the smallest largest link load, then the fewest hop-bytes.
 
     With a `charge`, the last orders are compared by its time. Hosts that the grid does not need are spares: first
-    broken hosts, then slow ones, then those whose absence helps most. The same hosts, in any order, give the same
-    answer. Raises SiteError if there are too few, or one is not in the cluster.
+    broken hosts, then slow hosts, then those whose absence helps most. The same hosts, in any order, give the same
+    answer. Raises SiteError if the hosts are too few, or one is not in the cluster.
     """
     rings = Rings(tuple(dims), ranks_per_node)
     known = cluster.in_order(hosts)
@@ -114,7 +114,7 @@ def _charged(
 
 
 def _search(problem: PlacementProblem, starts: Sequence[list[int]], effort: int) -> tuple[list[int], bool]:
-    """Improve several starts until one meets the bound or `effort` is spent."""
+    """Improve several starts until a solution meets the bound or `effort` is spent."""
     share = effort // len(WEIGHTS)
     best = min((descend(problem, start, share // 2) for start in starts), key=problem.cost)
     for i, weight in enumerate(WEIGHTS):
@@ -193,8 +193,8 @@ def _neighbours(kinds: Sequence[int]) -> Iterator[list[int]]:
 def without_spares(rings: Rings, cluster: Cluster, hosts: Sequence[Host]) -> list[Host]:
     """As many hosts as there are positions, in the given order.
 
-    Removed are hosts with too few working GPUs, then hosts with a slow link. Among several choices, the one with the
-    cheapest placement by construction is taken. Raises SiteError if too few hosts are usable.
+    Removed are hosts with too few working GPUs, then hosts with a slow link. Among several choices, the hosts with
+    the cheapest placement by construction are taken. Raises SiteError if too few hosts are usable.
     """
     whole = [host for host in hosts if host.gpus >= rings.ranks_per_node]
     spare = len(whole) - rings.positions

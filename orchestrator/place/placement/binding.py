@@ -56,7 +56,7 @@ def bindings(node: NodeType, ranks_per_node: int) -> tuple[Binding, ...]:
 
 
 def of_gpus(node: NodeType) -> tuple[tuple[int, ...], ...]:
-    """The cores beside each GPU of a node; () beside one of which they are unknown."""
+    """The cores beside each GPU of a node; () for a GPU whose cores are unknown."""
     known = node.gpu_cores
     return tuple(known[gpu] if gpu < len(known) else () for gpu in range(max(1, node.gpus)))
 
@@ -72,7 +72,7 @@ def beside(of_gpus: Sequence[tuple[int, ...]], ranks: int) -> tuple[tuple[tuple[
 def share(
     beside: Sequence[Sequence[Sequence[int]]], local_rank: int, allowed: Collection[int] | None = None
 ) -> tuple[int, ...]:
-    """A rank's even parts of the cores beside its GPUs, among the `allowed` ones (default: all).
+    """A rank's even parts of the cores beside its GPUs, among the `allowed` cores (default: all).
 
     Each run of consecutive numbers is divided separately: a core's hardware threads are numbered either one after the
     other or in a second run like the first, and in both cases a rank gets whole cores.
@@ -82,13 +82,13 @@ def share(
         for rank, near in enumerate(beside)
         for cores in near
     ]
-    found: dict[int, None] = {}
+    own: dict[int, None] = {}
     for mine in dict.fromkeys(cores for rank, cores in usable if rank == local_rank):
         sharers = [rank == local_rank for rank, cores in usable if cores == mine]
         parts = [_part(run, sharers) for run in _runs(mine)]
         whole = [core for part in parts for core in part] if all(parts) else _part(mine, sharers) or mine
-        found |= dict.fromkeys(whole)
-    return tuple(found)
+        own |= dict.fromkeys(whole)
+    return tuple(own)
 
 
 def bind(beside: Sequence[Sequence[Sequence[int]]], local_rank: int) -> None:

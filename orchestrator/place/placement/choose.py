@@ -58,12 +58,10 @@ def choices(
     nodes: int | None = None,
     sync: SyncKeys = TORUS,
 ) -> list[Choice]:
-    """The best shapes of one to three levels: the safest of the fastest, then the others by their time.
-
-    `grid: auto` takes the first.
+    """The best shapes of one to three levels: the safest of the fastest, which `grid: auto` takes, then others by time.
 
     `nodes` of the hosts are used (default: all). The same hosts give the same answer. Raises SiteError if the cluster
-    lacks one of them. `sync` names the all-reduce.
+    lacks a host. `sync` names the all-reduce.
     """
     count = nodes or len(dict.fromkeys(hosts))
     row_nodes = _domain_nodes(cluster, hosts, count) if cluster.nvlink else 1
@@ -183,7 +181,7 @@ class OrderRow:
 def rows(
     arrangement: Arrangement, cluster: Cluster, gradient_bytes: float, backend: Backend, sync: SyncKeys = TORUS
 ) -> Iterator[OrderRow]:
-    """The order by the network, the alphabetical one, the median of random ones, that by switch, and the two bounds."""
+    """The orders by the network, by name, at random (the median) and by switch, and the two bounds."""
     rings = arrangement.rings
 
     def row(order: str, hosts: Sequence[str]) -> OrderRow:

@@ -32,7 +32,7 @@ def by_columns(kinds: Sequence[int], row: int, rows: int) -> list[int]:
 
 
 def orders(problem: PlacementProblem, tries: int) -> Iterator[list[int]]:
-    """Leaf after leaf in random orders, by rows and by columns; always the same ones."""
+    """Leaf after leaf in random orders, by rows and by columns; always the same orders."""
     chance = random.Random(0)
     counts, (row, rows) = problem.fabric.counts, _shape(problem)
     leaves = list(range(len(counts)))
@@ -54,7 +54,7 @@ def _blocks(problem: PlacementProblem) -> list[tuple[tuple[int, ...], int, int]]
 
 
 def aligned(problem: PlacementProblem, row: int) -> list[int]:
-    """Leaf after leaf, switch by switch: the next leaf is the one that ends nearest to the end of a row."""
+    """Leaf after leaf, switch by switch: the next leaf is the leaf that ends nearest to the end of a row."""
     waiting: dict[tuple[int, ...], dict[int, list[int]]] = {}  # below each switch the kinds of each size, last first
     for path, kind, count in reversed(_blocks(problem)):
         waiting.setdefault(path[:-1], {}).setdefault(count, []).append(kind)

@@ -15,7 +15,7 @@ from torusrun.orchestrator.place.placement.rings import Flows
 
 
 class Ways(dict[int, tuple[int, ...]]):
-    """The uplinks on the way from one kind to each other one."""
+    """The uplinks on the way from one kind to each other kind."""
 
     def __init__(self, paths: Sequence[tuple[int, ...]], start: int) -> None:
         super().__init__()

@@ -104,7 +104,7 @@ def _boundary(row: int, rows: int, row_hop: float, column_hop: float, chosen: in
     """The least sum of hops leaving `chosen` cells of a torus with `rows` rings of `row` cells.
 
     At least one hop leaves each partly chosen row, and each partly chosen column. If there are both a full and an empty
-    row, every column is cut, and also a row unless `chosen` is whole rows. If there is an empty row and no full one,
+    row, every column is cut, and also a row unless `chosen` is whole rows. If there is an empty row and no full row,
     all of the r >= 1 touched rows and k touched columns are cut, r k >= chosen. If every row is touched and none is
     full, all rows are cut, and also a column unless `chosen` is whole columns. The other cases mirror these: the cells
     not chosen.
@@ -142,7 +142,7 @@ def cut_bound_s_per_byte(tree: Fabric) -> float:
 
 
 def _covers(tree: Fabric) -> list[list[float]]:
-    """For every depth below the top, the uplinks at that depth, if every host is below one of them."""
+    """For every depth below the top, the uplinks at that depth, if every host is below such an uplink."""
     covers = []
     for depth in range(1, 1 + min((len(path) for path in tree.paths), default=0)):
         hosts_of = Counter(tree.paths[kind][-depth] for kind in tree.kinds)

@@ -64,16 +64,16 @@ class Rings:
             return {}
         for rank in range(self.ranks):
             last = (rank // stride) % size == size - 1
-            there = rank - (size - 1) * stride if last else rank + stride
-            if rank // per_node != there // per_node:
-                flows[rank // per_node, there // per_node] += hop
+            neighbour = rank - (size - 1) * stride if last else rank + stride
+            if rank // per_node != neighbour // per_node:
+                flows[rank // per_node, neighbour // per_node] += hop
         return dict(flows)
 
     @cached_property
     def torus(self) -> tuple[int, int, float, float] | None:
         """(Row length, rows, bytes over a hop of a row, of a column) if the positions are themselves a 2-D torus.
 
-        A ring of positions is a torus with rows of one. None if nodes span rows.
+        A ring of positions is a torus with rows of one position. None if nodes span rows.
         """
         dims, per_node = list(self.dims), self.ranks_per_node
         inside, levels = 1, list(range(len(dims)))

@@ -41,10 +41,10 @@ class Swapper:
         kinds, delta = self.kinds, dict[int, float]()
         for here, other, old, new in ((p, q, kinds[p], kinds[q]), (q, p, kinds[q], kinds[p])):
             before, after = self.crossed[old], self.crossed[new]
-            for there, bytes_ in self.beside[here].items():
-                if there == other:
+            for neighbour, bytes_ in self.beside[here].items():
+                if neighbour == other:
                     continue
-                kind = kinds[there]
+                kind = kinds[neighbour]
                 for uplink in before[kind]:
                     delta[uplink] = delta.get(uplink, 0.0) - bytes_
                 for uplink in after[kind]:
@@ -107,11 +107,9 @@ def _pairs(state: Swapper) -> Iterator[tuple[int, int]]:
 def anneal(
     problem: PlacementProblem, kinds: Sequence[int], tries: int, seed: int, floor: float, weight: float
 ) -> list[int]:
-    """Random exchanges, also worse ones while it is warm; every fourth seed starts cooler, so nearer to `kinds`.
+    """Random exchanges, also for the worse while it is warm; every fourth seed starts cooler, so nearer to `kinds`.
 
-    An exchange gives a position a host of the kind of one of its neighbours.
-
-    The same seed gives the same result.
+    An exchange gives a position a host of a neighbour's kind. The same seed gives the same result.
     """
     chance = random.Random(seed)
     state = Swapper(problem, kinds, floor, weight)
@@ -175,7 +173,7 @@ class _Search:
             self._take(kind, added)
 
     def _choices(self) -> Iterator[int]:
-        """Kinds to try: one of each set of unused, interchangeable kinds; on a torus any kind can hold position 0."""
+        """Kinds to try: one kind of each set of unused, interchangeable kinds; on a torus any kind for position 0."""
         if not self.kinds and self.problem.rings.torus:
             yield max(range(len(self.left)), key=self.left.__getitem__)
             return
@@ -193,9 +191,9 @@ class _Search:
         here, crossed = len(self.kinds), self.problem.fabric.crossed[kind]
         added = [
             (uplink, bytes_)
-            for there, bytes_ in self.problem.rings.neighbours[here].items()
-            if there < here
-            for uplink in crossed[self.kinds[there]]
+            for neighbour, bytes_ in self.problem.rings.neighbours[here].items()
+            if neighbour < here
+            for uplink in crossed[self.kinds[neighbour]]
         ]
         for uplink, bytes_ in added:
             self.carried[uplink] += bytes_

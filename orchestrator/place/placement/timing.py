@@ -4,9 +4,9 @@ Down the levels every ring reduce-scatters, the last level all-reduces, and back
 every ring passes chunks around, d - 1 hops each, once to reduce or to gather, twice for both. Its bounds [derived]:
 
     its busiest link:   bytes over the link / its bandwidth
-    its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link there
+    its slowest chunk:  over the hops of its way, the latency + its bytes / its share of the narrowest link
 
-A message between hosts uses the slower of their two links and every uplink on its way; one within a node uses the
+A message between hosts uses the slower of their two links and every uplink on its way; a message within a node uses the
 intra-node link. NCCL's trees load uplinks by their edges (phases.edges), and a host's link with twice the bytes.
 """
 
