@@ -78,15 +78,6 @@ def optional(ask: Ask, argv: Sequence[str]) -> str:
         return ""
 
 
-def is_answered(question: Callable[[], object]) -> bool:
-    """Whether a function that queries the scheduler returns; it raises SiteError if there is nothing of the kind."""
-    try:
-        question()
-    except SiteError:
-        return False
-    return True
-
-
 def size_bytes(text: str) -> int | None:
     """The bytes of a size such as 64gb, 7532kb or 23.5G; None for other text."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)b?", text.strip().lower())

@@ -41,9 +41,8 @@ def command(scheduler: Scheduler, host: str, line: str) -> list[str]:
 
 def agent(scheduler: Scheduler, python: str) -> tuple[str, ...]:
     """The words of the remote shell that uses `scheduler`."""
-    return tuple(
-        process.module(python, "torusrun.orchestrator.schedulers.remote_shell", schedulers.reference(scheduler))
-    )
+    module = "torusrun.orchestrator.schedulers.remote_shell"
+    return tuple(process.module(python, module, schedulers.reference(scheduler)))
 
 
 if __name__ == "__main__":

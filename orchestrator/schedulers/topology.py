@@ -19,6 +19,7 @@ from torusrun.orchestrator.schedulers.client import asking
 from torusrun.training.counted import counted
 
 LARGEST_BYTES = 100_000_000  # of a file that holds a topology
+DESCRIBED = ("names", "switches", "infiniband")  # sources that are the site's own files
 
 
 def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
@@ -56,27 +57,16 @@ def of_tree(tree: Tree, site: Site, slow: Mapping[str, float]) -> Cluster:
     )
 
 
-def _by_name(topology: Topology, hosts: Sequence[str]) -> Tree:
-    return model.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
-
-
-def _listed(topology: Topology, hosts: Sequence[str]) -> Tree:
-    return Tree({name: expand(text) for name, text in topology.switches.items()})
-
-
-def _discovered(topology: Topology, hosts: Sequence[str]) -> Tree:
-    if not topology.file:
-        raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
-    return infiniband.tree(_kept(topology.file))
-
-
-DESCRIBED = {"names": _by_name, "switches": _listed, "infiniband": _discovered}  # by the site's own files
-
-
 def tree_of(topology: Topology, hosts: Sequence[str], timeout_s: float) -> Tree:
     """The tree of the source; from a source that reads only names of hosts, it has only `hosts`. Raises SiteError."""
-    if topology.source in DESCRIBED:
-        return DESCRIBED[topology.source](topology, hosts)
+    if topology.by_name:
+        return model.racks(hosts, topology.pattern, topology.rack_nodes, topology.first)
+    if topology.source == "switches":
+        return Tree({name: expand(text) for name, text in topology.switches.items()})
+    if topology.source == "infiniband":
+        if not topology.file:
+            raise SiteError("topology.source infiniband needs topology.file: save the output of ibnetdiscover in it")
+        return infiniband.tree(_kept(topology.file))
     source = schedulers.get(topology.source).cluster.switches
     if source is None:
         raise SiteError(f"topology.source: {topology.source} reports no switches")

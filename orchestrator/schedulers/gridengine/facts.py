@@ -18,7 +18,6 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     Queue,
     counted,
     duration_s,
-    is_answered,
     optional,
     size_bytes,
 )
@@ -50,7 +49,7 @@ def describe(ask: Ask) -> ClusterFacts:
     environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
     configuration = records(optional(ask, CONFIGURATION))
     resources = (line.split() for line in optional(ask, RESOURCES).splitlines() if not line.startswith("#"))
-    has_racks = is_answered(lambda: group_names(ask(GROUPS), RACK))
+    has_racks = any(word.startswith(RACK) for word in optional(ask, GROUPS).split())
     return ClusterFacts(
         _version(optional(ask, VERSION)),
         queues(queue_records, hosts),
@@ -100,11 +99,9 @@ def nodes(text: str) -> dict[str, NodeKind]:
     kinds = {}
     for host in xml(text, f"`{' '.join(HOSTS)}`").iter("host"):
         attributes = {value.get("name"): value.text or "" for value in host.iter("hostvalue")}
-        count = (
-            attributes.get("m_core") if attributes.get("m_core", "-").isdecimal() else attributes.get("num_proc", "-")
-        )
+        counts = (attributes.get(name, "-") for name in ("m_core", "num_proc"))
         if host.get("name") != "global":
-            cpus = int(count) if count and count.isdecimal() else None
+            cpus = next((int(count) for count in counts if count.isdecimal()), None)
             kinds[host.get("name", "")] = NodeKind(1, cpus, size_bytes(attributes.get("mem_total", "-")))
     return kinds
 

@@ -40,7 +40,12 @@ def describe(ask: Ask, own: Mapping[str, Collection[str]] | None = None) -> Clus
     listed = records(ask(QUEUES), "Queue: ")
     (server, *_) = [*records(ask(SERVER), "Server: ").values(), {}]
     _check_family(server)
-    vnodes, remarks = _vnodes(ask)
+    vnodes: Mapping[str, Record] = {}
+    remarks = []
+    try:
+        vnodes = vnodes_in(ask(NODES))
+    except SiteError as error:
+        remarks.append(f"no nodes are known: {error}")
     resources = frozenset(name for vnode in vnodes.values() for name in resources_of(vnode))
     return ClusterFacts(
         f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
@@ -55,7 +60,7 @@ def describe(ask: Ask, own: Mapping[str, Collection[str]] | None = None) -> Clus
             "nodes": " ".join(NODES),
             "topology": " ".join(NODES),
         },
-        remarks=remarks,
+        remarks=tuple(remarks),
     )
 
 
@@ -74,14 +79,6 @@ def _check_family(server: Record) -> None:
         )
     if not version:
         raise SiteError(f"`{' '.join(SERVER)}` shows no pbs_version: this is neither OpenPBS nor PBS Pro")
-
-
-def _vnodes(ask: Ask) -> tuple[Mapping[str, Record], tuple[str, ...]]:
-    """(the vnodes by name, why there are none)."""
-    try:
-        return vnodes_in(ask(NODES)), ()
-    except SiteError as error:
-        return {}, (f"no nodes are known: {error}",)
 
 
 @dataclass(frozen=True)

@@ -184,9 +184,8 @@ SERVERS_WORD = {
 def server_ended(code: int, comment: str, hosts: Sequence[str]) -> Status:
     """The end that the server itself recorded, as a negative exit status; `hosts` are the job's, in order."""
     if code not in SERVERS_WORD:
-        return Status(
-            State.FAILED, f"PBS ended it for a reason of its own (exit status {code}): {comment}", tuple(hosts)
-        )
+        why = f"PBS ended it for a reason of its own (exit status {code}): {comment}"
+        return Status(State.FAILED, why, tuple(hosts))
     state, words = SERVERS_WORD[code]
     happened = words.format(first=_first(hosts), others=_others(hosts))
     return Status(state, f"PBS says that {happened} (exit status {code})", tuple(hosts))

@@ -8,6 +8,7 @@ comments, and lines that continue after a backslash (topology.conf(5), Slurm 22.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ from torusrun.orchestrator.schedulers.cluster_facts import (
     NodeKind,
     Queue,
     duration_s,
-    is_answered,
     optional,
 )
 from torusrun.orchestrator.schedulers.interface import SwitchSource
@@ -75,9 +75,10 @@ def describe(ask: Ask, user: str | None = None) -> ClusterFacts:
 
 def _topology(ask: Ask, configuration: Mapping[str, str]) -> dict[str, Any] | None:
     """The keys of a site's topology. With a topology.yaml Slurm still reports TopologyPlugin=topology/flat."""
-    if "none" in configuration.get("TopologyPlugin", "") or not is_answered(lambda: tree(_query(ask, ""))):
-        return None
-    return {"source": "slurm"}
+    with contextlib.suppress(SiteError):
+        if "none" not in configuration.get("TopologyPlugin", "") and tree(_query(ask, "")):
+            return {"source": "slurm"}
+    return None
 
 
 def _free(ask: Ask) -> Counter[str] | None:

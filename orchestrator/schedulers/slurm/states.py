@@ -134,10 +134,8 @@ def queued(answer: Finished) -> dict[str, Status]:
     """The states of the jobs in squeue's output."""
     answer.check("asking Slurm for the states of jobs")
     rows = [line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 3]
-    states = {
-        job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows
-    }  # a reason may contain any text
-    return with_arrays(states, _array_of)
+    # A reason may contain any text.
+    return with_arrays({job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}, _array_of)
 
 
 def starts(answer: Finished) -> dict[str, float]:
