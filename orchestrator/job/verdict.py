@@ -70,10 +70,6 @@ class Evidence:
         hosts = dict.fromkeys(self.placement.slots[n].host for n in self.silent)
         return [host for host in hosts if host not in heard and not same_host(host, self.here)] if heard else []
 
-    @property
-    def lost_hosts(self) -> list[str]:
-        return lost_hosts(self.launcher, self.placement, self.here)
-
     def end(self, how: How, **more: Any) -> End:
         """An end with this attempt's placement and last step."""
         return ended(how, self.placement, step=self.step, **more)
@@ -126,7 +122,7 @@ def _ends(evidence: Evidence) -> Iterator[End]:
     """The ends by every cause that the evidence shows, the first of which counts."""
     launcher, code, cut_off = evidence.launcher, evidence.launcher_code or 0, evidence.first_cut_off
     witness = cut_off.rank if cut_off else None
-    if hosts := evidence.lost_hosts:
+    if hosts := lost_hosts(launcher, evidence.placement, evidence.here):
         yield evidence.end(How.HOST_LOST, hosts=hosts, said=next(iter(launcher.lost.values())), witness=witness)
     if end := _recorded(evidence):
         yield end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from torusrun.orchestrator.base.errors import TorusrunError
 from torusrun.orchestrator.run.folder.how_ended import How, ended
@@ -15,17 +14,20 @@ from torusrun.orchestrator.run.image.recorded import Image
 POLL_S = 0.25
 
 
-def made_ready(
-    images: Mapping[str, Image],
-    asked: Callable[[], End | None],
-) -> End | None:
+def made_ready(images: Mapping[str, Image], asked: Callable[[], End | None]) -> End | None:
     """Verify the ranks' images; the attempt's end if that fails or it has to stop.
 
     This can take minutes. So a thread verifies, while the caller's thread checks for requests to stop.
     """
     wrong: list[Exception] = []
-    work = partial(verify, images)
-    thread = threading.Thread(target=_caught, args=(work, wrong), daemon=True)
+
+    def work() -> None:
+        try:
+            verify(images)
+        except Exception as error:
+            wrong.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     while thread.is_alive():
         if stop := asked():
@@ -36,13 +38,6 @@ def made_ready(
     if wrong:
         raise wrong[0]
     return None
-
-
-def _caught(work: Callable[[], None], wrong: list[Exception]) -> None:
-    try:
-        work()
-    except Exception as error:
-        wrong.append(error)
 
 
 def verify(images: Mapping[str, Image]) -> None:

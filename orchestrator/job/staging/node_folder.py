@@ -100,7 +100,7 @@ class NodeFolder:
             if whole := self._whole(name, sha256, attempt):
                 return whole
             copy = self.path / name
-            if _there(copy) and not _alone(copy):  # somebody still reads what was changed
+            if os.path.lexists(copy) and not _alone(copy):  # somebody still reads what was changed
                 copy = self.path / f"{name}-{secrets.token_hex(4)}"
             _remove(copy)
             os.rename(partial / TOP, copy)
@@ -167,7 +167,7 @@ class NodeFolder:
         kept = [*self.path.glob("*.json"), *self.path.glob("run-*")]
         for path in sorted(kept, key=lambda path: path.lstat().st_mtime_ns):
             copy = path.with_suffix("") if path.suffix == ".json" else path
-            if goes(path.lstat().st_mtime) and (not _there(copy) or _alone(copy)):
+            if goes(path.lstat().st_mtime) and (not os.path.lexists(copy) or _alone(copy)):
                 path.unlink() if path.suffix == ".json" else None
                 _remove(copy)
 
@@ -218,10 +218,6 @@ def _facts(copy: Path) -> str:
 
 def _record_of(copy: Path) -> Path:
     return copy.with_name(f"{copy.name}.json")
-
-
-def _there(path: Path) -> bool:
-    return os.path.lexists(path)
 
 
 def _opened(path: Path) -> int:
