@@ -19,12 +19,10 @@ LARGEST_NUMBER = 1e18
 LARGEST_TIME_S = 1e11  # the year 5138, which every calendar supports
 
 Kind = TypeVar("Kind")
-_hints = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
-
-
-def hints_of(record: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass. Python computes them again for each call, which takes a millisecond."""
-    return _hints(record)
+# The types of the fields of a dataclass. Python computes them again for each call, which takes a millisecond.
+hints_of: Callable[[Any], dict[str, Any]] = functools.cache(
+    functools.partial(typing.get_type_hints, include_extras=True)
+)
 
 
 def read_record(path: Path, kind: type[Kind]) -> Kind | None:
