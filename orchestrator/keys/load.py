@@ -69,17 +69,7 @@ def load(path: RunSource, *, site: str | None = None, settings: Sequence[str | K
     if beyond:
         raise SpecError([Problem(marks.get(key, Mark(source)), message) for key, message in beyond])
     files = (*(() if typed else (source,)), str(site_path))
-    return Loaded(
-        run,
-        loaded_site,
-        text,
-        source,
-        marks,
-        str(site_path),
-        site_marks,
-        absolute(folder),
-        files,
-    )
+    return Loaded(run, loaded_site, text, source, marks, str(site_path), site_marks, absolute(folder), files)
 
 
 def is_sweep(path: RunSource, site: str | None = None, settings: Sequence[str] = ()) -> bool:

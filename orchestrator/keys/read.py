@@ -17,16 +17,7 @@ import yaml
 from torusrun.orchestrator.base.typed import hints_of
 from torusrun.orchestrator.keys.kinds import Kind, decimal, whole
 from torusrun.orchestrator.keys.names import as_group, as_list, near_key, one_may_stand_alone, with_names
-from torusrun.orchestrator.keys.nodes import (
-    KeyValue,
-    checked,
-    compose,
-    form,
-    from_value,
-    is_null,
-    mark_of,
-    override,
-)
+from torusrun.orchestrator.keys.nodes import KeyValue, checked, compose, form, from_value, is_null, mark_of, override
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 from torusrun.training.recipe.key import Constraint, Limits, key_of, may_be_left_out
 from torusrun.training.recipe.names import Names

@@ -134,8 +134,7 @@ class RunSpec:
     )
     newest: bool = key(False, "with 'each', take the newest checkpoint first, and skip those that are older")
     code: Annotated[str, kinds.LINE] | None = key(
-        None,
-        "folder of your code, copied at submit; none: no code; default: the folder of the run's file",
+        None, "folder of your code, copied at submit; none: no code; default: the folder of the run's file"
     )
     software: Software = key(
         Software(), "software that the job activates for the command, after the site's", name="environment"

@@ -34,8 +34,7 @@ class Node:
         (), "InfiniBand adapters in the order of the ranks that use them, as in [mlx5_0, mlx5_1]"
     )
     gpu_cores: tuple[Annotated[str, kinds.CPUS], ...] = key(
-        (),
-        "CPUs near each GPU (nvidia-smi topo -m), as in ['0-19,40-59'], to which its ranks are bound; default: none",
+        (), "CPUs near each GPU (nvidia-smi topo -m), as in ['0-19,40-59'], to which its ranks are bound; default: none"
     )
     interface: Annotated[str, kinds.LINE] | None = key(
         None, "network interface of the ranks' traffic, as in ib0; default: by host name"
@@ -65,8 +64,7 @@ class ContainerSettings:
     """How this site builds images and runs programs in them."""
 
     runtime: Annotated[str, kinds.LINE] | None = key(
-        None,
-        "apptainer or singularity, or its path, or pyxis (of srun, with enroot); default: the one on PATH",
+        None, "apptainer or singularity, or its path, or pyxis (of srun, with enroot); default: the one on PATH"
     )
     host_mpi: Annotated[str, kinds.LINE] | None = key(
         None, "folder of the site's MPI, which is bound into images in place of their own"
@@ -76,8 +74,7 @@ class ContainerSettings:
     )
     args: tuple[Annotated[str, kinds.LINE], ...] = key((), "further options of exec, one word each")
     gpu: Literal["nv", "nvccli", "rocm", "none"] | None = key(
-        None,
-        "how GPUs get into the container: nv, nvccli, rocm or none; default: nv, for AMD rocm",
+        None, "how GPUs get into the container: nv, nvccli, rocm or none; default: nv, for AMD rocm"
     )
     writable: Literal["tmpfs"] | None = key(
         None, "tmpfs: programs may change files of the image, until their rank ends; default: read-only"
@@ -103,9 +100,7 @@ class PreflightSettings:
 
     enabled: bool = key(True, "whether jobs of two or more nodes begin with these checks")
     pair_bytes_per_s: Annotated[float, kinds.RATE] | None = key(
-        None,
-        "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs",
-        name="pair",
+        None, "least TCP bandwidth between two nodes, one way; default: a third of that of the fast pairs", name="pair"
     )
 
 
@@ -154,8 +149,7 @@ class Site:
         (), "shell lines of a job after its modules; one that fails ends the job"
     )
     env: dict[Annotated[str, kinds.VARIABLE], Annotated[str, kinds.VALUE] | Secret] = key(
-        {},
-        "environment variables of the job and its ranks; only the ranks get a secret",
+        {}, "environment variables of the job and its ranks; only the ranks get a secret"
     )
     notify: Notify = key(Notify(), "notices of the start and the ends of its runs")
     ask: tuple[Annotated[str, kinds.ASK], ...] = key(
@@ -187,14 +181,10 @@ class Site:
         30.0, "how long a scheduler command may take", name="command_timeout"
     )
     poll_interval_s: Annotated[float, kinds.DURATION] = key(
-        10.0,
-        "how often a user's processes together query the scheduler",
-        name="poll_interval",
+        10.0, "how often a user's processes together query the scheduler", name="poll_interval"
     )
     forget_bad_nodes_s: Annotated[float, kinds.EXPIRY] = key(
-        86400.0,
-        "how long a host that broke runs is left out, and an end that names it counts",
-        name="forget_bad_nodes",
+        86400.0, "how long a host that broke runs is left out, and an end that names it counts", name="forget_bad_nodes"
     )
     host: Annotated[str, kinds.HOST] | None = key(
         None, "login node that runs the verbs, as in me@login.example or a Host of ~/.ssh/config; default: this machine"

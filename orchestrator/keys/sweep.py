@@ -21,11 +21,6 @@ class SweepKeys:
     """Values of keys. Its members are the runs with every combination of them."""
 
     values: dict[Annotated[str, KEY], yaml.Node] = key(
-        {},
-        "any key of a run, as in train.optimizer.lr: a list of values",
-        others=True,
+        {}, "any key of a run, as in train.optimizer.lr: a list of values", others=True
     )
-    at_once: Annotated[int, MEMBERS] | None = key(
-        None,
-        "members at the same time; default: all, on this machine 1",
-    )
+    at_once: Annotated[int, MEMBERS] | None = key(None, "members at the same time; default: all, on this machine 1")

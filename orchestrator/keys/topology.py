@@ -38,8 +38,7 @@ class Topology:
         1.0, "bandwidth of a rack's uplink as a share of that of all its nodes, as in 1/3"
     )
     nvlink: bool = key(
-        False,
-        "a rack (a block of Slurm) is an NVLink domain (NVL72): a row of grid auto is one, summed by NCCL",
+        False, "a rack (a block of Slurm) is an NVLink domain (NVL72): a row of grid auto is one, summed by NCCL"
     )
     slow: dict[Annotated[str, LINE], Annotated[float, SHARE]] = key(
         {}, "hosts and switches with a slow link: the share of bandwidth that is left"
