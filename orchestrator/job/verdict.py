@@ -25,11 +25,7 @@ from torusrun.orchestrator.schedulers.launchers import Words
 from torusrun.training.reporting.exits import EXIT_BAD_CONFIG
 
 FROM_OUTSIDE = (signal.SIGTERM, signal.SIGKILL)  # the scheduler may know the cause: a limit, too little memory
-UNSTARTED = {
-    Meaning.MISPLACED: How.MISPLACED,
-    Meaning.NO_IMAGE: How.NO_IMAGE,
-    Meaning.NOT_READY: How.FAILED,
-}
+UNSTARTED = {Meaning.MISPLACED: How.MISPLACED, Meaning.NO_IMAGE: How.NO_IMAGE, Meaning.NOT_READY: How.FAILED}
 SKEW_S = 1.0  # between the clocks of two hosts
 MOST_LOGS = 256  # the most logs that are read: those of the ranks that failed first
 

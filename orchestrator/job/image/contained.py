@@ -7,13 +7,7 @@ from pathlib import Path
 
 from torusrun.orchestrator.base import private
 from torusrun.orchestrator.base.errors import SiteError, explained
-from torusrun.orchestrator.images.command import (
-    NO_SECRETS,
-    ContainerExec,
-    ContainerLaunch,
-    SecretVariables,
-    inside,
-)
+from torusrun.orchestrator.images.command import NO_SECRETS, ContainerExec, ContainerLaunch, SecretVariables, inside
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 
 

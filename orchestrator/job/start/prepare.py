@@ -38,12 +38,7 @@ VARIABLES = {"venv": "VIRTUAL_ENV", "conda": "CONDA_PREFIX"}  # that an active e
 
 
 def prepare(
-    plan: Plan,
-    run: RunFolder,
-    attempt: Attempt,
-    placement: Placement,
-    images: Mapping[str, Image],
-    launcher: Launcher,
+    plan: Plan, run: RunFolder, attempt: Attempt, placement: Placement, images: Mapping[str, Image], launcher: Launcher
 ) -> Program:
     """Write the placement, the launcher's host file and the launch order; the program that every rank starts."""
     attempt.logs.mkdir(exist_ok=True)

@@ -138,11 +138,7 @@ class Tree:
 
 
 def cluster_of(
-    tree: Tree,
-    node: NodeType,
-    uplink_share: float,
-    source: str,
-    slow: Mapping[str, float] = MappingProxyType({}),
+    tree: Tree, node: NodeType, uplink_share: float, source: str, slow: Mapping[str, float] = MappingProxyType({})
 ) -> Cluster:
     """The cluster: a leaf's uplink carries `uplink_share` of its hosts' total traffic; a higher switch's uplink carries
     all traffic from below.

@@ -33,10 +33,7 @@ CORES = ("nproc",)
 MEMORY = ("cat", "/proc/meminfo")
 GPUS = ("nvidia-smi", "-L")
 GPU = re.compile(r"^GPU \d+: [^(\n]*?\b([A-Z]{1,2}\d{1,4}S?)\b(?:[ -](PCIe|PCIE|NVL)\b)?", re.MULTILINE)
-OWN_ID = (
-    'read -r -a torusrun_stat < "/proc/$$/stat"',
-    'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"',
-)
+OWN_ID = ('read -r -a torusrun_stat < "/proc/$$/stat"', 'export SUBMITIT_LOCAL_JOB_ID="$$.${torusrun_stat[21]}"')
 
 
 def describe(ask: Ask) -> ClusterFacts:

@@ -24,12 +24,7 @@ DELETED = "91"  # substate of a deleted job: src/include/job.h of OpenPBS, JOB_S
 CTIME = "%a %b %d %H:%M:%S %Y"
 
 WAITING = {"Q": "", "T": "being moved to another server", "W": "it waits for its time, or for its files"}
-GOING_ON = {
-    "R": "",
-    "E": "ending",
-    "S": "suspended",
-    "U": "suspended: its node is in use by its owner",
-}
+GOING_ON = {"R": "", "E": "ending", "S": "suspended", "U": "suspended: its node is in use by its owner"}
 HELD_BY = {"u": "its user", "o": "an operator", "s": "the system", "p": "a bad password"}
 
 Attributes = Mapping[str, str]

@@ -17,14 +17,7 @@ from typing import Any
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.place.hosts.hostlist import expand
 from torusrun.orchestrator.place.hosts.model import Tree
-from torusrun.orchestrator.schedulers.cluster_facts import (
-    Ask,
-    ClusterFacts,
-    NodeKind,
-    Queue,
-    duration_s,
-    optional,
-)
+from torusrun.orchestrator.schedulers.cluster_facts import Ask, ClusterFacts, NodeKind, Queue, duration_s, optional
 from torusrun.orchestrator.schedulers.interface import SwitchSource
 from torusrun.orchestrator.schedulers.words import user_name
 
