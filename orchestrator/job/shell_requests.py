@@ -145,14 +145,10 @@ class ShellStarter:
 
     def _start(self, path: Path) -> subprocess.Popen[bytes] | None:
         own = safe(os.environ).get("PYTHONPATH", "")
-        words = [
-            "env",
-            f"PYTHONPATH={own}",
-            *process.module(self.python, "torusrun.orchestrator.beside.shells.program", path),
-        ]
+        program = process.module(self.python, "torusrun.orchestrator.beside.shells.program", path)
         try:
             host = read(path).host
-            argv = remote_shell.command(self.scheduler, host, shlex.join(words))
+            argv = remote_shell.command(self.scheduler, host, shlex.join(["env", f"PYTHONPATH={own}", *program]))
             return process.start(argv, environment=os.environ, parent_death=signal.SIGTERM)
         except SiteError as error:
             fail(path, str(error))

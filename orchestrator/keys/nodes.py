@@ -69,9 +69,8 @@ def checked(root: yaml.Node) -> yaml.Node:
         if isinstance(node, yaml.ScalarNode):
             characters += len(node.value)
             if not _is_utf8(node.value):
-                raise SpecError(
-                    [Problem(mark_of(node), f"{shown(node.value)} holds half a character; write all of it")]
-                )
+                problem = f"{shown(node.value)} holds half a character; write all of it"
+                raise SpecError([Problem(mark_of(node), problem)])
         elif isinstance(node, yaml.MappingNode):
             stack += [child for pair in node.value for child in pair]
         else:

@@ -110,9 +110,8 @@ class _Reader:
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
             if field.name not in values and not may_be_left_out(field):
                 name = f"{path}.{key_of(field)}" if path else key_of(field)
-                self.problems.append(
-                    Problem(mark, f"{name!r} is missing: {field.metadata.get('help', 'it is required')}")
-                )
+                why = field.metadata.get("help", "it is required")
+                self.problems.append(Problem(mark, f"{name!r} is missing: {why}"))
         if self.problems:
             return MISSING  # type: ignore[no-any-return]
         return cls(**values)

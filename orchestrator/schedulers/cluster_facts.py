@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torusrun.orchestrator.base.errors import SiteError
@@ -99,7 +99,4 @@ def duration_s(text: str) -> float | None:
 
 def counted(kinds: Iterable[NodeKind]) -> tuple[NodeKind, ...]:
     """The kinds of single nodes, with equal kinds merged and counted."""
-    count = Counter(kinds)
-    return tuple(
-        NodeKind(number, kind.cpus, kind.memory_bytes, kind.gpus, kind.gpu_type) for kind, number in count.items()
-    )
+    return tuple(replace(kind, nodes=number) for kind, number in Counter(kinds).items())

@@ -281,9 +281,8 @@ def named(program: str, version: str = "") -> Launcher:
     """
     if program in KNOWN:
         return KNOWN[program](program)
-    for launcher in (OpenMPI.recognized(program, version), Hydra.recognized(program, version)):
-        if launcher:
-            return launcher
+    if launcher := OpenMPI.recognized(program, version) or Hydra.recognized(program, version):
+        return launcher
     first = next(iter(version.strip().splitlines()), "nothing")
     raise SiteError(
         f"{program} is neither Open MPI's nor Hydra (MPICH, Intel MPI): `{program} --version` says {first[:200]!r}; "

@@ -41,8 +41,7 @@ def of_tree(tree: Tree, site: Site, slow: Mapping[str, float]) -> Cluster:
     """The cluster of a site that has a topology, with the hosts and switches in `tree`."""
     assert site.topology
     share, source = site.topology.uplink, f"the topology ({site.topology.source})"
-    made = cluster_of(tree, node_type(site.node), share, source, slow)
-    made = replace(made, nvlink=site.topology.nvlink)
+    made = replace(cluster_of(tree, node_type(site.node), share, source, slow), nvlink=site.topology.nvlink)
     if not (site.topology.by_name and site.topology.rack_nodes):
         return made
     # These may be a few hosts of a rack, whose uplink has room for all of its nodes.

@@ -48,6 +48,5 @@ def start(
     try:
         return inside(image, command, given, inherited, str(file), secret)
     except ValueError as error:
-        raise SiteError(
-            f"{image.image}: cannot be started: {error}; correct 'env' or 'container' of the site"
-        ) from None
+        why = f"{error}; correct 'env' or 'container' of the site"
+        raise SiteError(f"{image.image}: cannot be started: {why}") from None

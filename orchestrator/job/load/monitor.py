@@ -11,7 +11,6 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.job.load.gpus import DRIVER, GpuWatch
@@ -79,9 +78,7 @@ class Monitor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         os.close(self._stopping)
         self._thread.join(END_S)
 

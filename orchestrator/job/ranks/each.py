@@ -55,10 +55,8 @@ class Judge:
             run = RunFolder(rank.attempt.folder.parents[1])
             folder = Path(rank.role.judges)
             record(self.attempt, self.name, JUDGING, check="")
-            self._queue, self._checkpoint = (
-                ToJudge(folder, run.judged(self.name), newest=rank.role.newest),
-                CompleteCheckpoint(folder),
-            )
+            self._queue = ToJudge(folder, run.judged(self.name), newest=rank.role.newest)
+            self._checkpoint = CompleteCheckpoint(folder)
 
     def next(self) -> Subject | None:
         """The next judgement, for which this waits; None if all is judged, or on a request to stop."""

@@ -82,13 +82,9 @@ def place(grid: Grid, hosts: Sequence[str], ranks_per_node: int) -> Placement:
             f"the scheduler allocated {counted(len(order), 'host')} ({first_of(order)}); a grid of {grid} with "
             f"{counted(ranks_per_node, 'rank')} per node needs {grid.ranks // ranks_per_node}"
         )
-    return Placement(
-        grid,
-        tuple(
-            Slot(rank, order[rank // ranks_per_node], rank % ranks_per_node, grid.at(rank))
-            for rank in range(grid.ranks)
-        ),
-    )
+    places = (divmod(rank, ranks_per_node) for rank in range(grid.ranks))
+    slots = (Slot(rank, order[host], local_rank, grid.at(rank)) for rank, (host, local_rank) in enumerate(places))
+    return Placement(grid, tuple(slots))
 
 
 def misplaced(placement: Placement, rank: int, host: str, local_rank: int) -> str | None:
