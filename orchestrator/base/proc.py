@@ -87,10 +87,8 @@ def state_of(pid: int) -> str:
 
 def waits_for_disk(pid: int) -> bool:
     """Whether a thread of a process, or of a process that it started, waits for a disk."""
-    threads = _entries(f"/proc/{pid}/task")
-    if any(state_of(int(thread)) == "D" for thread in threads):
-        return True
-    return any(map(waits_for_disk, children(pid)))
+    waits = any(state_of(int(thread)) == "D" for thread in _entries(f"/proc/{pid}/task"))
+    return waits or any(map(waits_for_disk, children(pid)))
 
 
 def work_of(pid: int) -> Work:

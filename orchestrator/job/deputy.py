@@ -95,7 +95,7 @@ class JobPulse:
 
 def main() -> None:
     attempt, job = Attempt(Path(sys.argv[1])), sys.argv[2]
-    run = RunFolder(attempt.folder.parents[1])
+    run = attempt.run
     try:
         plan = read_attempt(run, attempt.number).plan
     except TorusrunError as error:

@@ -153,8 +153,7 @@ class Inbox(Turns):
         number, job = request.attempt.number, allocation.job(self.run)
         with contextlib.suppress(SiteError):
             if job and not ledger.last(ledger.events(request.run.ledger), Submitted, number):
-                noted = Submitted(number, job, self.plan.site.scheduler, looked_up=True)
-                ledger.append(request.run.ledger, noted)
+                ledger.append(request.run.ledger, Submitted(number, job, self.plan.site.scheduler, looked_up=True))
 
     def _turn(self, request: AskedOf) -> Turn | None:
         """The turn of a request, by the script that its own job would run; None if it was cancelled."""
@@ -187,7 +186,7 @@ class Inbox(Turns):
 
     def ended(self, turn: Turn, code: int) -> None:
         """Record the end of the attempt that ran. The scheduler knows no more of it: its own job continues."""
-        attempt, run = turn.attempt, RunFolder(turn.attempt.folder.parents[1])
+        attempt, run = turn.attempt, turn.attempt.run
         self.since_s, self.attempts = time.time(), self.attempts + 1
         self._tell()
         certain = self.stop is None or self.stop.certain
@@ -229,5 +228,4 @@ class Inbox(Turns):
 
 
 def _is_cancelled(request: AskedOf) -> bool:
-    events = ledger.events(request.run.ledger)
-    return ledger.last(events, CancelRequested, request.attempt.number) is not None
+    return ledger.last(ledger.events(request.run.ledger), CancelRequested, request.attempt.number) is not None

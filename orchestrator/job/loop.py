@@ -19,7 +19,7 @@ from torusrun.orchestrator.base import private, process
 from torusrun.orchestrator.base.errors import SiteError, TorusrunError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import allocation
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.folder.sweep_folder import ArrayFolder
 from torusrun.orchestrator.run.plan.plan_files import read_attempt
 from torusrun.training.reporting.output import never_fail
@@ -34,7 +34,7 @@ def main(words: Sequence[str]) -> int:
         if words[0] == TASK:
             _become(_of_task(ArrayFolder(Path(words[1])), schedulers.get(words[2]).own_task(os.environ)))
         attempt = Attempt(Path(words[0]))
-        run = RunFolder(attempt.folder.parents[1])
+        run = attempt.run
         plan = read_attempt(run, attempt.number).plan
         os.umask(plan.site.umask)
         if allocation.is_held(run):
@@ -52,7 +52,7 @@ def main(words: Sequence[str]) -> int:
 def _become(attempt: Attempt) -> None:
     """Become the script of an attempt, which redirects its own output, and begins it as in a job of its own."""
     process.die_with_parent(signal.SIGKILL)  # the array's script; the supervisor then ends its own processes
-    os.execv("/bin/bash", ["bash", str(attempt.script), f"{attempt.folder.parents[1].name}.{attempt.number}"])
+    os.execv("/bin/bash", ["bash", str(attempt.script), f"{attempt.run.run_id}.{attempt.number}"])
 
 
 def _of_task(array: ArrayFolder, task: int | None) -> Attempt:

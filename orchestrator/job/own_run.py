@@ -50,7 +50,7 @@ class OwnRun(Turns):
     def __init__(self, run: RunFolder, attempt: Attempt, plan: Plan) -> None:
         super().__init__(run, attempt, plan)
         folder = os.environ.get(allocation.VARIABLE, "")
-        self.held = str(Attempt(Path(folder)).folder.parents[1]) if folder else ""  # the allocation around this job
+        self.held = str(Attempt(Path(folder)).run.folder) if folder else ""  # the allocation around this job
         self.keeps_going = plan.keeps_going and not self.held
         self.hosts = interface.hosts_of(self.scheduler)
         self.job = self.scheduler.own_job(os.environ)

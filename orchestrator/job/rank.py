@@ -29,7 +29,7 @@ from torusrun.orchestrator.place.placement.mapping import Placement, misplaced
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.log_times import Recorder, index_of
 from torusrun.orchestrator.run.folder.records import Meaning, RankEnd
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.training.files import job_memory
 from torusrun.training.reporting.output import never_fail
 
@@ -97,7 +97,7 @@ def _ranked(rank: Rank, cores: Collection[int], held: contextlib.ExitStack) -> i
     try:
         lock = claim.hold(attempt)
         check_shared(rank.order.gpus, os.environ)
-        claim.check(RunFolder(attempt.folder.parents[1]), attempt.number)
+        claim.check(attempt.run, attempt.number)
         if order := rank.order.stage:
             from torusrun.orchestrator.job.staging.of_rank import staged  # most runs stage nothing
 

@@ -141,9 +141,8 @@ class Running:
         return self.hangs.look(now_s)
 
     def _hang_watch(self) -> HangWatch:
-        query = partial(self.launcher.send_signal, signal.SIGUSR1)
         return HangWatch(
-            self.plan, self.folder, self.attempt, self.placement, query,
+            self.plan, self.folder, self.attempt, self.placement, partial(self.launcher.send_signal, signal.SIGUSR1),
             lambda: self.relay.of_services_bytes, self.services.awaited,
         )  # fmt: skip
 

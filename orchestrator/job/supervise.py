@@ -63,7 +63,7 @@ LOOK_S = 2.0  # between looks for a newer attempt
 def main() -> None:
     os.umask(private.UMASK)
     attempt = Attempt(Path(sys.argv[1]))
-    run = RunFolder(attempt.folder.parents[1])
+    run = attempt.run
     try:
         site = read_attempt(run, attempt.number).plan.site
         own = in_job.read(attempt)
@@ -156,8 +156,7 @@ class Supervisor:
             return running.hang
         evidence = self._evidence(running, code)
         # After the evidence: the ranks may have been asked to stop, and have ended, before the supervisor was asked.
-        stop = running.stop or self.requests.told or self.requests.cancelled()
-        end = verdict(evidence, stop)
+        end = verdict(evidence, running.stop or self.requests.told or self.requests.cancelled())
         return end if self.scheduler.traits.one_machine else self.daemon.blamed(end, self.here)
 
     def _launched(self, starter: Launcher, image: Image | None) -> subprocess.Popen[bytes]:

@@ -33,8 +33,7 @@ def cluster(site: Site, hosts: Sequence[str]) -> Cluster | None:
     wanted, slow = dict.fromkeys(hosts), site.topology.slow
     if site.topology.by_name:  # the tree has only these hosts, and the faults of others do not matter
         slow = {name: share for name, share in slow.items() if name in wanted}
-    tree = tree_of(site.topology, list(wanted), site.command_timeout_s)
-    return of_tree(tree, site, slow)
+    return of_tree(tree_of(site.topology, list(wanted), site.command_timeout_s), site, slow)
 
 
 def of_tree(tree: Tree, site: Site, slow: Mapping[str, float]) -> Cluster:

@@ -135,8 +135,7 @@ class HangWatch:
     def _pause(self, limit_s: float) -> Pause:
         start = "a program that reports nothing" if self._plan.run.command else "the start"
         doing = self._patience.doing if self._patience.doing != UNKNOWN else start
-        step = gather.known_step(self._run, self._attempt)
-        return Pause(self._patience.idle_s, limit_s, step, doing)
+        return Pause(self._patience.idle_s, limit_s, gather.known_step(self._run, self._attempt), doing)
 
     def _disk_answers(self) -> bool:
         """Whether a small file can be written, or is refused for want of room, which is an answer, too.

@@ -59,9 +59,8 @@ def answer() -> str:
     readable, writable = os.pipe()
     with open(readable, "rb") as read:
         with open(writable, "wb") as output:
-            environment = clean_environment()
             query = process.start(
-                command(os.environ), environment=environment, output=output, parent_death=signal.SIGKILL
+                command(os.environ), environment=clean_environment(), output=output, parent_death=signal.SIGKILL
             )
         try:
             query.wait(ANSWER_S)

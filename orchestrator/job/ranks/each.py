@@ -52,10 +52,9 @@ class Judge:
         self._number, self._looked_s = 0, -OTHER_S
         self._kept = contextlib.ExitStack()
         if rank.leads:
-            run = RunFolder(rank.attempt.folder.parents[1])
             folder = Path(rank.role.judges)
             record(self.attempt, self.name, JUDGING, check="")
-            self._queue = ToJudge(folder, run.judged(self.name), newest=rank.role.newest)
+            self._queue = ToJudge(folder, rank.attempt.run.judged(self.name), newest=rank.role.newest)
             self._checkpoint = CompleteCheckpoint(folder)
 
     def next(self) -> Subject | None:

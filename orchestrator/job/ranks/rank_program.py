@@ -24,7 +24,6 @@ from torusrun.orchestrator.job.start.launch_order import Rank
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.at_work import host_pulse_s
 from torusrun.orchestrator.run.folder.log_times import Recorder
-from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from torusrun.orchestrator.job.ranks.service import Service
@@ -137,7 +136,7 @@ class RankProgram:
     def _is_superseded(self) -> bool:
         """Whether a newer attempt has begun. Else this rank might wait for ever for a rank on a silent host."""
         try:
-            claim.check(RunFolder(self.attempt.folder.parents[1]), self.attempt.number)
+            claim.check(self.attempt.run, self.attempt.number)
         except claim.Superseded as error:
             print(f"torusrun: {error}", file=sys.stderr, flush=True)
             return True

@@ -142,8 +142,7 @@ class NodeFolder:
         return None
 
     def _record(self, copy: Path, attempt: str) -> None:
-        record = {"facts": _facts(copy), "attempt": attempt}
-        private.write_bytes(_record_of(copy), json.dumps(record).encode())
+        private.write_bytes(_record_of(copy), json.dumps({"facts": _facts(copy), "attempt": attempt}).encode())
 
     def _read(self, copy: Path) -> Path:
         """Mark a copy as read by this process."""

@@ -16,7 +16,7 @@ from torusrun.orchestrator.place.placement.binding import beside
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 from torusrun.orchestrator.run.folder import attempt_folders
 from torusrun.orchestrator.run.folder.kept_secrets import kept
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import Attempt
 from torusrun.orchestrator.run.program.what_runs import Program, ReadyCheck, master_environment, ranks_environment
 from torusrun.training.counted import counted
 
@@ -169,8 +169,7 @@ class Rank:
 
 def secrets_of(attempt: Attempt, names: Sequence[str]) -> SecretVariables:
     """The secret variables of an attempt's ranks. Raises SiteError if a value is missing."""
-    run = RunFolder(attempt.folder.parents[1])
-    return SecretVariables(kept(run, names), str(run.secrets))
+    return SecretVariables(kept(attempt.run, names), str(attempt.run.secrets))
 
 
 def given(inherited: Mapping[str, str]) -> list[str]:

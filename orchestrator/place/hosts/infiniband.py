@@ -41,8 +41,7 @@ def tree(text: str) -> Tree:
     for host in sorted(ports_of, key=by_numbers):
         leaf = max(ports_of[host], key=lambda guid: (ports_of[host][guid], guid))
         leaves.setdefault(leaf, []).append(host)
-    parents = {leaf: "(spines)" for leaf in leaves} if len(leaves) > 1 else {}
-    return Tree(leaves, parents)
+    return Tree(leaves, dict.fromkeys(leaves, "(spines)") if len(leaves) > 1 else {})
 
 
 def _ports(lines: str, of: str) -> Iterator[tuple[str, str, str]]:

@@ -182,8 +182,7 @@ def _check_once(tree: Tree, source: str) -> None:
 
 def _tops(tree: Tree) -> str:
     """The top switch; if several switches have no parent, a new switch above them."""
-    names = dict.fromkeys([*tree.leaves, *tree.parents.values()])
-    tops = [name for name in names if name not in tree.parents]
+    tops = [name for name in dict.fromkeys([*tree.leaves, *tree.parents.values()]) if name not in tree.parents]
     return tops[0] if len(tops) == 1 else "(above)"
 
 

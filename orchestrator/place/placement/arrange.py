@@ -61,8 +61,7 @@ def arrange(
     """
     rings = Rings(tuple(dims), ranks_per_node)
     known = cluster.in_order(hosts)
-    chosen = without_spares(rings, cluster, known)
-    tree = fabric(cluster, chosen)
+    tree = fabric(cluster, without_spares(rings, cluster, known))
     problem = PlacementProblem(rings, tree)
     kinds, optimal = solve(problem, effort)
     if charge:

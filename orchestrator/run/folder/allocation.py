@@ -61,7 +61,7 @@ class AskedOf:
 
     @property
     def run(self) -> RunFolder:
-        return RunFolder(self.attempt.folder.parents[1])
+        return self.attempt.run
 
 
 def keeper_state(attempt: Attempt) -> KeeperState | None:

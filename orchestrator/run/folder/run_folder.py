@@ -133,6 +133,10 @@ class Attempt:
         return int(self.folder.name)
 
     @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.folder.parents[1])
+
+    @property
     def unfinished(self) -> Attempt:
         """The folder of the attempt while it is unfinished."""
         return Attempt(self.folder.with_name(f".{self.folder.name}"))

@@ -45,8 +45,7 @@ def describe(ask: Ask) -> ClusterFacts:
     queue_records, hosts, listed = records(ask(QUEUES)), nodes(ask(HOSTS)), optional(ask, GPUS)
     of_host = gpus(listed)
     hosts = {name: replace(kind, gpus=of_host.get(name, ("", 0))[1]) for name, kind in hosts.items()}
-    names = optional(ask, ENVIRONMENTS).split()
-    environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in names}
+    environments = {name: slots(optional(ask, [*ENVIRONMENT, name])) for name in optional(ask, ENVIRONMENTS).split()}
     configuration = records(optional(ask, CONFIGURATION))
     resources = (line.split() for line in optional(ask, RESOURCES).splitlines() if not line.startswith("#"))
     has_racks = any(word.startswith(RACK) for word in optional(ask, GROUPS).split())

@@ -94,8 +94,7 @@ class Local(Scheduler):
 
     def submit_command(self, script: Path, request: Request) -> list[str]:
         files = (script, script.parent / request.stdout, script.parent / request.stderr)
-        after = (*request.after, *request.after_any)
-        return process.module(sys.executable, SESSIONS, *files, request.called, *after)
+        return process.module(sys.executable, SESSIONS, *files, request.called, *request.after, *request.after_any)
 
     def job_id(self, stdout: str) -> str:
         if not re.fullmatch(r"\d+\.\d+", stdout.strip()):

@@ -59,8 +59,7 @@ def lost(answer: Finished) -> str:
 
 def _checked(answer: Finished) -> None:
     """Raise SiteError unless PBS answered. That it knows no such job, or keeps no ended jobs, is an answer."""
-    answered = answer.exit_code in (UNKNOWN_JOB, FINISHED_JOB) or NO_HISTORY in answer.stderr
-    if not answered:
+    if answer.exit_code not in (UNKNOWN_JOB, FINISHED_JOB) and NO_HISTORY not in answer.stderr:
         answer.check("asking PBS for the states of jobs")
 
 
@@ -89,8 +88,7 @@ def _status(job: Attributes) -> Status:
 def _a_task_runs(job: Attributes) -> bool:
     """Whether the job is an array of which a task runs. Its letter may be B, but also Q for a moment, or H if held."""
     counts = dict(re.findall(r"(\w+):(\d+)", job.get("array_state_count", "")))
-    over = job.get("job_state") == "F"
-    return not over and int(counts.get("Running", 0)) + int(counts.get("Exiting", 0)) > 0
+    return job.get("job_state") != "F" and int(counts.get("Running", 0)) + int(counts.get("Exiting", 0)) > 0
 
 
 def _held(job: Attributes) -> Status:
