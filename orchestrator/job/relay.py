@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,7 +43,7 @@ class Relay:
         run: RunFolder,
         attempt: Attempt,
         clock: Callable[[], float] = time.time,
-        services: Sequence[tuple[str, MetricsSource, Path]] = (),
+        services: Iterable[tuple[str, MetricsSource, Path]] = (),
     ) -> None:
         self._metrics = Metrics(run.metrics, attempt.number)
         self._sources: list[tuple[str, LineSource]] = []  # with the name of the service

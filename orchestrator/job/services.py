@@ -6,7 +6,7 @@ A role that judges each checkpoint then judges what is left, unless the main rol
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torusrun.orchestrator.base.json_files import write_json
@@ -22,14 +22,12 @@ from torusrun.orchestrator.run.program.what_runs import MetricsSource
 from torusrun.orchestrator.run.state.roles import Checked, read
 
 
-def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> list[tuple[str, MetricsSource, Path]]:
+def sources(run: RunSpec, attempt: Attempt, placement: Placement) -> Iterator[tuple[str, MetricsSource, Path]]:
     """Where the progress of each service is read: its name, its source, and the log of its first rank."""
-    made = []
     for name, role in services(run).items():
         pattern = pattern_of(role.metrics.pattern, by_checkpoint=bool(role.each))
         log = attempt.rank_log(placement.of_role(name)[0].rank)
-        made.append((name, MetricsSource(str(attempt.role_metrics(name)), pattern), log))
-    return made
+        yield name, MetricsSource(str(attempt.role_metrics(name)), pattern), log
 
 
 class Services:

@@ -7,7 +7,7 @@ import os
 import pwd
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torusrun.orchestrator.base.errors import SiteError, UserError
@@ -113,14 +113,15 @@ def listed_hosts(path: str) -> list[str]:
     return list(hosts)
 
 
-def with_arrays(of_jobs: Mapping[str, Status], array_of: Callable[[str], str | None]) -> dict[str, Status]:
-    """The states by job id, and those of the arrays under their own ids. `array_of` is the array of a task's id.
+def with_arrays(of_jobs: Mapping[str, Status], separator: str) -> dict[str, Status]:
+    """The states by job id, and those of the arrays under their own ids: 7 for '7_3', and for waiting '7_[4-9%1]'.
 
     Schedulers list tasks in any order: squeue by their states.
     """
     tasks: dict[str, list[Status]] = {}
     for job_id in sorted(of_jobs, key=_numbers):
-        if array := array_of(job_id):
+        array, _, task = job_id.partition(separator)
+        if task:
             tasks.setdefault(array, []).append(of_jobs[job_id])
     return {**of_jobs, **{array: whole(*states) for array, states in tasks.items()}}
 

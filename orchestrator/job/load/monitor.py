@@ -55,14 +55,22 @@ def cpu_time(stat: str, cores: Collection[int]) -> CpuTime:
     return CpuTime(worked, total)
 
 
-def look(cores: Collection[int]) -> tuple[CpuTime | None, tuple[int, int] | None]:
-    """(the time of these cores, the memory used and all); None for what the node does not report."""
+@dataclass(frozen=True)
+class Look:
+    """The counters of a node; None for those that it did not report."""
+
+    cpu: CpuTime | None = None
+    memory: tuple[int, int] | None = None  # used, and all
+
+
+def look(cores: Collection[int], root: Path = Path("/")) -> Look:
+    """The current counters. A counter that the node does not report raises nothing."""
     cpu = memory = None
     with contextlib.suppress(OSError, ValueError):
-        cpu = cpu_time(Path("/proc/stat").read_text(), cores)
+        cpu = cpu_time((root / "proc/stat").read_text(), cores)
     with contextlib.suppress(OSError, ValueError):
-        memory = job_memory.memory()
-    return cpu, memory
+        memory = job_memory.memory(root)
+    return Look(cpu, memory)
 
 
 class Monitor:
@@ -96,15 +104,15 @@ class Monitor:
         steps = StepsTold(address(self._attempt), self._ranks, BeatFile(self._attempt.beat))
         gpus = GpuWatch(self._every_s) if DRIVER.exists() else None
         with contextlib.closing(steps), contextlib.closing(gpus) if gpus else contextlib.nullcontext():
-            (before, _), until_s = look(self._cores), time.monotonic() + random.uniform(FIRST_S, self._every_s)
+            before, until_s = look(self._cores), time.monotonic() + random.uniform(FIRST_S, self._every_s)
             while steps.wait(until_s, self._stop):
-                now, memory = look(self._cores)
-                used, total = memory or (None, None)
+                now = look(self._cores)
+                used, total = now.memory or (None, None)
                 load = NodeLoad(
                     at_s=round(time.time(), 3),
                     every_s=self._every_s,
                     cores=len(self._cores),
-                    busy=now.share(before) if now and before else None,
+                    busy=now.cpu.share(before.cpu) if now.cpu and before.cpu else None,
                     memory_bytes=used,
                     memory_total_bytes=total,
                     gpus=gpus.newest() if gpus else (),

@@ -7,7 +7,7 @@ host's own link carries its position's traffic at any position, so it adds a con
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -141,10 +141,8 @@ def cut_bound_s_per_byte(tree: Fabric) -> float:
     return max(bounds, default=0.0)
 
 
-def _covers(tree: Fabric) -> list[list[float]]:
+def _covers(tree: Fabric) -> Iterator[list[float]]:
     """For every depth below the top, the uplinks at that depth, if every host is below such an uplink."""
-    covers = []
     for depth in range(1, 1 + min((len(path) for path in tree.paths), default=0)):
         hosts_of = Counter(tree.paths[kind][-depth] for kind in tree.kinds)
-        covers.append([tree.uplink_bytes_per_s[uplink] for uplink in hosts_of])
-    return covers
+        yield [tree.uplink_bytes_per_s[uplink] for uplink in hosts_of]

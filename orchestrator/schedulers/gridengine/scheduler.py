@@ -92,14 +92,11 @@ class GridEngine(Scheduler):
         options += [f"-ar {self._word('request.reservation', request.reservation)}"] if request.reservation else []
         options += ["-l exclusive=true"] if request.exclusive else []
         options += [f"-l {name}={number}" for name, number in counts(request.licenses)]
-        if request.queue:
-            options.append(f"-q {self._word('queue', request.queue)}")
-        if request.account:
-            options.append(f"-P {self._word('account', request.account)}")
+        options += [f"-q {self._word('queue', request.queue)}"] if request.queue else []
+        options += [f"-P {self._word('account', request.account)}"] if request.account else []
         if awaited := (*request.after, *request.after_any):  # -hold_jid waits for any end of a job
             options.append(f"-hold_jid {','.join(awaited)}")
-        if request.exclude:
-            options.append(f"-l hostname=!({'|'.join(request.exclude)})")
+        options += [f"-l hostname=!({'|'.join(request.exclude)})"] if request.exclude else []
         if request.array:
             options.append(f"-t 1-{request.array}")
             options += [f"-tc {request.parallel}"] if request.parallel else []

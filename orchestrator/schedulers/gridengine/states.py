@@ -48,7 +48,7 @@ def queued(answer: Finished) -> dict[str, Status]:
         host, silent = queue.findtext("name", "").rpartition("@")[2], "u" in queue.findtext("state", "")
         for job in queue.iter("job_list"):
             hosts[_id(job)][host] = silent
-    return with_arrays({job_id: _status(job, hosts[job_id]) for job_id, job in jobs.items()}, _array_of)
+    return with_arrays({job_id: _status(job, hosts[job_id]) for job_id, job in jobs.items()}, ".")
 
 
 def called(answer: Finished, name: str) -> list[str]:
@@ -69,7 +69,7 @@ def recorded(answer: Finished) -> dict[str, Status]:
         record = {key: value.strip() for key, _, value in pairs if key in READ}
         if "jobnumber" in record:
             records.setdefault(_key(record["jobnumber"], record.get("taskid")), []).append(record)
-    return with_arrays({key: ended(own) for key, own in records.items()}, _array_of)
+    return with_arrays({key: ended(own) for key, own in records.items()}, ".")
 
 
 def _root(answer: Finished, doing: str) -> ET.Element:
@@ -87,12 +87,6 @@ def xml(text: str, doing: str) -> ET.Element:
 def _key(job: str, task: str | None) -> str:
     """The id of a job, or of a task of an array."""
     return f"{job}.{task}" if task and task.isdigit() else job
-
-
-def _array_of(job: str) -> str | None:
-    """The array of a task, as 7 for '7.3'."""
-    array, _, task = job.partition(".")
-    return array if task else None
 
 
 def _id(job: ET.Element) -> str:

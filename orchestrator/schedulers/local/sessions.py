@@ -42,11 +42,9 @@ def main() -> None:
     if sys.argv[1] == WAIT:
         _wait(*sys.argv[2:])
     if sys.argv[1] == FIND:
-        print(*working(sys.argv[2]))
-        return
+        return print(*working(sys.argv[2]))
     if sys.argv[1] == END:
-        _end(sys.argv[2])
-        return
+        return _end(sys.argv[2])
     (script, output, errors), token, awaited = map(Path, sys.argv[1:4]), sys.argv[4], sys.argv[5:]
     waits = process.module(sys.executable, "torusrun.orchestrator.schedulers.local.sessions", WAIT, script, token)
     with private.appended(output) as out, private.appended(errors) as err:

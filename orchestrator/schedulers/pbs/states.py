@@ -127,7 +127,8 @@ def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
         why = f"dropped by its dependency ({awaited})" if awaited else "deleted before it started"
         return Status(State.CANCELLED, f"{why}: it never ran")
     if by:  # without an exit status, if it was deleted by force
-        return Status(State.CANCELLED, f"deleted by {_who(by[1], job.get('Job_Owner', ''))}", hosts)
+        who = f"its user, {by[1]}" if by[1] == job.get("Job_Owner", "") else f"{by[1]}, who is not its user"
+        return Status(State.CANCELLED, f"deleted by {who}", hosts)
     if not re.fullmatch(r"-?\d+", job["Exit_status"]):
         return Status(State.UNKNOWN, f"PBS says exit status {_one_line(job['Exit_status'])!r}, which is not a number")
     code = int(job["Exit_status"])
@@ -136,10 +137,6 @@ def _ended(job: Attributes, comment: str, hosts: tuple[str, ...]) -> Status:
     if code == 0:
         return Status(State.COMPLETED, "", hosts)
     return Status(State.FAILED, f"PBS says {exit_words(code)}", hosts)
-
-
-def _who(name: str, owner: str) -> str:
-    return f"its user, {name}" if name == owner else f"{name}, who is not its user"
 
 
 def _hosts(exec_host: str) -> tuple[str, ...]:
@@ -180,7 +177,8 @@ def server_ended(code: int, comment: str, hosts: Sequence[str]) -> Status:
         why = f"PBS ended it for a reason of its own (exit status {code}): {comment}"
         return Status(State.FAILED, why, tuple(hosts))
     state, words = SERVERS_WORD[code]
-    happened = words.format(first=_first(hosts), others=_others(hosts))
+    first = f"its first node ({hosts[0]})" if hosts else "its first node"
+    happened = words.format(first=first, others=_others(hosts))
     return Status(state, f"PBS says that {happened} (exit status {code})", tuple(hosts))
 
 
@@ -191,10 +189,6 @@ def exit_words(code: int) -> str:
         return f"exit code {code}"
     whose = "its shell" if code > 256 else "a program in it"
     return f"that {whose} was ended by {Signals(number).name} (exit status {code})"
-
-
-def _first(hosts: Sequence[str]) -> str:
-    return f"its first node ({hosts[0]})" if hosts else "its first node"
 
 
 def _others(hosts: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ def queued(answer: Finished) -> dict[str, Status]:
     answer.check("asking Slurm for the states of jobs")
     rows = [line.split("|", 2) for line in answer.stdout.splitlines() if line.count("|") >= 3]
     # A reason may contain any text.
-    return with_arrays({job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}, _array_of)
+    return with_arrays({job: _status(job, word, *rest.rsplit("|", 1)) for job, word, rest in rows}, "_")
 
 
 def starts(answer: Finished) -> dict[str, float]:
@@ -167,13 +167,7 @@ def recorded(answer: Finished) -> dict[str, Status]:
         return {}
     answer.check("asking Slurm's accounting")
     rows = [line.split("|") for line in answer.stdout.splitlines()]
-    return with_arrays({row[0]: _of_record(*row) for row in rows if len(row) == 4}, _array_of)
-
-
-def _array_of(job: str) -> str | None:
-    """The array of a task, as 7 for '7_3' and for the waiting tasks '7_[4-9%1]'."""
-    array, _, task = job.partition("_")
-    return array if task else None
+    return with_arrays({row[0]: _of_record(*row) for row in rows if len(row) == 4}, "_")
 
 
 def _hosts(nodes: str) -> tuple[str, ...]:
