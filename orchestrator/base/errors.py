@@ -26,8 +26,6 @@ class UserError(TorusrunError):
 class SiteError(TorusrunError):
     """The scheduler, the file system or another part of the site failed."""
 
-    exit_code = SITE_FAILED
-
 
 class ImageError(SiteError):
     """An image cannot be used: it cannot be copied or mounted, or it is not the run's."""

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from types import FrameType
 
 from torusrun.orchestrator.base import process
 from torusrun.orchestrator.schedulers.launchers import Spawn
@@ -30,10 +29,7 @@ class Ranks:
         self.kill_s = float("inf")  # when those that are left are killed
         self.processes = [_start(command, rank) for rank in range(count)]
         for number in (*STOPS, signal.SIGUSR1):
-            signal.signal(number, self._forward)
-
-    def _forward(self, number: int, frame: FrameType | None) -> None:
-        self.send(signal.Signals(number))
+            signal.signal(number, lambda number, frame: self.send(signal.Signals(number)))
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to all processes; a stopped process continues if the signal is a request to end."""

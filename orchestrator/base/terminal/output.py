@@ -14,7 +14,6 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -118,11 +117,8 @@ def raw(wanted: bool) -> Iterator[list[int]]:
     if not wanted:
         yield changed
         return
-
-    def change(number: int, frame: FrameType | None) -> None:
-        changed.append(number)
-
-    before, handler = termios.tcgetattr(0), signal.signal(signal.SIGWINCH, change)
+    before = termios.tcgetattr(0)
+    handler = signal.signal(signal.SIGWINCH, lambda number, frame: changed.append(number))
     try:
         tty.setraw(0, termios.TCSANOW)  # keys that were typed before are kept
         yield changed

@@ -57,7 +57,8 @@ class RankProgram:
         """Handle the requests to the wrapper; a start of the program may have ignored some (beginning.py)."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
-        signal.signal(signal.SIGUSR2, _ignore if self.needed else self._ask_to_stop)
+        # A handler, since the program would inherit an ignored signal.
+        signal.signal(signal.SIGUSR2, (lambda number, frame: None) if self.needed else self._ask_to_stop)
         signal.signal(signal.SIGUSR1, self._ask_where)
 
     def wait(self, child: subprocess.Popen[bytes]) -> tuple[int, bool]:
@@ -177,10 +178,6 @@ class RankProgram:
         """Write a record for the supervisor. Errors are ignored: the supervisor notices a full disk itself."""
         with contextlib.suppress(TorusrunError):
             write_json(path, {"t": time.time(), **values})
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """A handler, since the program would inherit an ignored signal."""
 
 
 def by_py_spy(pid: int, log: Path) -> bool:

@@ -127,15 +127,9 @@ def _regular(tree: Fabric, nodes: int, ranks_per_node: int, cluster: Cluster) ->
     waits = [switch.uplink.latency_s for switch in cluster.switches if switch.uplink and switch.name in tree.uplinks]
     shares = [bandwidth / below for bandwidth, below in zip(tree.uplink_bytes_per_s, tree.below, strict=True)]
     for share in sorted({fmean(shares), min(shares)}):
-        yield Network(
-            (
-                node,
-                Level("rack", rack, host_bytes_per_s, latency_s, ranks_per_node),
-                Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack),
-            ),
-            nodes * ranks_per_node,
-            cluster.node.compute_capability,
-        )
+        inner = Level("rack", rack, host_bytes_per_s, latency_s, ranks_per_node)
+        outer = Level("cluster", racks, rack * share, latency_s + 2 * max(waits), ranks_per_node * rack)
+        yield Network((node, inner, outer), nodes * ranks_per_node, cluster.node.compute_capability)
 
 
 def _reason(chosen: Arrangement, cluster: Cluster) -> str:
@@ -196,11 +190,9 @@ def rows(
     yield row("alphabetical", sorted(arrangement.hosts))
     yield sorted(shuffled, key=lambda row: row.all_reduce_s)[len(SHUFFLES) // 2]
     yield row("by switch", by_switch(arrangement.hosts, cluster))
-    for name, s_per_byte in (
-        ("bound of this grid", arrangement.grid_bound_s_per_byte),
-        ("bound of any scheme", arrangement.cut_bound_s_per_byte),
-    ):
-        yield OrderRow(name, s_per_byte * gradient_bytes, s_per_byte, None, "")
+    grid_s, cut_s = arrangement.grid_bound_s_per_byte, arrangement.cut_bound_s_per_byte
+    yield OrderRow("bound of this grid", grid_s * gradient_bytes, grid_s, None, "")
+    yield OrderRow("bound of any scheme", cut_s * gradient_bytes, cut_s, None, "")
 
 
 def by_switch(hosts: Sequence[str], cluster: Cluster) -> list[str]:

@@ -31,12 +31,8 @@ def timing(rings: Rings, cluster: Cluster, names: Sequence[str], backend: Backen
     *down, last = [hops.phase(level) for level in range(len(rings.dims))]
     if backend == "nccl" and last.ranks > 1:
         last = replace(last, tree=hops.tree())
-    return AllReduceTime(
-        (*down, last, *reversed(down)),
-        hops.busiest_s_per_byte(),
-        backend,
-        compute_capability=cluster.node.compute_capability,
-    )
+    phases, capability = (*down, last, *reversed(down)), cluster.node.compute_capability
+    return AllReduceTime(phases, hops.busiest_s_per_byte(), backend, compute_capability=capability)
 
 
 @dataclass(frozen=True)
