@@ -17,7 +17,7 @@ class InJob:
     name: str  # of the job, for its scheduler
     until_s: float  # when its time is over, of time.time()
     keeps_going: bool = False  # it may begin other attempts of the run
-    held: str = ""  # the folder of the run that holds this allocation; '' without
+    held: str = ""  # the folder of the run that holds the allocation; '' for none
     lost: tuple[str, ...] = ()  # its hosts that are gone, or failed the preflight
     checked: bool = False  # its hosts have passed a preflight, or need none; if it keeps going, they have the image
 

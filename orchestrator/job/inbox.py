@@ -100,7 +100,7 @@ class Inbox(Turns):
             self.shells.look()
 
     def next(self) -> Turn | State | None:
-        """The next waiting attempt, None for none; the state of the allocation once it ends."""
+        """The next attempt that waits; the state of the allocation once it ends; None for neither."""
         if self.stop:
             return self.stop.state
         if self.waiting and self._left():

@@ -79,7 +79,7 @@ class Service:
         return True
 
     def _stays_ready(self, over: threading.Event) -> None:
-        """Report a service that does not answer any more, and give up a service that has to stay alive."""
+        """Report a service that does not answer any more, and give it up if it has to stay alive."""
         answered_s, silent = time.monotonic(), False
         while not over.wait(READY_EVERY_S):
             if self._answers(self.role.ready):

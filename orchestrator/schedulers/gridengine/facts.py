@@ -76,7 +76,7 @@ def _version(text: str) -> str:
 
 
 def records(text: str) -> list[dict[str, str]]:
-    """The records in qconf's output: lines of a name and a value, continued after a backslash; a blank line ends it."""
+    """The records in qconf's output: lines of a name and a value, continued after a backslash; blank lines between."""
     joined = re.sub(r"\\\s*\n\s*", " ", text)
     parts = re.split(r"\n\s*\n|\n(?=qname\s)", joined)
     parsed = [
