@@ -62,7 +62,7 @@ def convert(image_file: ImageFile, beside: Path, variant: Variant, collected: In
         name = f"files/{len({known.split('/')[1] for known, _ in files})}"
         whole = context.whole(source)
         inner = [source] if whole else context.files(source)
-        files.extend((name if whole else f"{name}/{path.relative_to(source)}", path) for path in inner)
+        files.extend((name if whole else f"{name}/{file.relative_to(source)}", file) for file in inner)
         return name
 
     recipes = [Recipe(stage, arranged, context, given, take).fill() for stage in arranged.stages]

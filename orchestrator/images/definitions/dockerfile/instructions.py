@@ -81,21 +81,19 @@ def read(text: str, path: Path) -> list[Instruction]:
 
 
 def _read(lines: list[str], source: str) -> Iterator[Instruction]:
-    at = 0
+    start = at = 0
     while at < len(lines):
-        start, at = at, at + 1
-        if not lines[start].strip() or lines[start].lstrip().startswith("#"):
-            continue
         pieces: list[str] = []
         goes_on = True
-        at = start
         while goes_on and at < len(lines):
-            line, at = lines[at], at + 1
-            if pieces and (not line.strip() or line.lstrip().startswith("#")):
-                continue
-            goes_on = line.rstrip().endswith("\\")
-            pieces.append(line.rstrip().removesuffix("\\") if goes_on else line.rstrip())
-        step = _instruction(pieces, Mark(source, start + 1, 1))
+            line, at = lines[at].rstrip(), at + 1
+            if line and not line.lstrip().startswith("#"):
+                start = start if pieces else at
+                pieces.append(line.removesuffix("\\"))
+                goes_on = line.endswith("\\")
+        if not pieces:
+            return
+        step = _instruction(pieces, Mark(source, start, 1))
         documents = []
         for dash, quote, name in _begun(step):
             content, at = _document(lines, at, name, bool(dash), step)
