@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -83,8 +82,31 @@ class Policy(Enum):
 
 
 def decide(history: History, policy: Policy) -> Step:
-    """The answer of the first rule that has one."""
-    return next(step for rule in RULES[policy] if (step := rule(history)))
+    """What follows for a run with this history, by the first rule that applies."""
+    if policy is Policy.KEEP_GOING:
+        return _in_its_job(history)
+    if history.held:
+        return Stop("held an allocation, and no run: `torusrun hold` asks for another one")
+    if history.state is State.COMPLETED:
+        return Stop("is COMPLETED: there is nothing left to resume")
+    refusal = _still_at_work(history) or _forbidden(history) if policy is Policy.USER else None
+    return refusal or _another(history)
+
+
+def _in_its_job(history: History) -> Step:
+    """What follows for a run whose job asks. A time limit that is near ends the job, but not the run."""
+    if history.other_job:
+        return Stop("continues in another job")
+    if history.state is State.COMPLETED:
+        return Stop("is done")
+    if history.cancelled:
+        return Stop("is cancelled by its user", by_user=True)
+    if not history.begun:
+        return Resume(history.attempt)
+    if history.stopped not in (None, Cause.TIME_LIMIT):
+        return Stop("was asked to stop")
+    in_vain = None if history.more else history.hopeless
+    return _forbidden(history) or in_vain or _another(history)
 
 
 def more(lacked: str, asked: float | None, factor: float | None, most: float) -> More | None:
@@ -93,28 +115,11 @@ def more(lacked: str, asked: float | None, factor: float | None, most: float) ->
     return More(lacked, amount) if asked and amount > asked else None
 
 
-def _another(history: History) -> Step:
+def _another(history: History) -> Resume:
     return Resume(history.attempt + 1, history.more)
 
 
-def _grows(history: History) -> Step | None:
-    return _another(history) if history.more else None
-
-
-def _held(history: History) -> Step | None:
-    held = "held an allocation, and no run: `torusrun hold` asks for another one"
-    return Stop(held) if history.held else None
-
-
-def _completed(history: History) -> Step | None:
-    return Stop("is COMPLETED: there is nothing left to resume") if history.state is State.COMPLETED else None
-
-
-def _done(history: History) -> Step | None:
-    return Stop("is done") if history.state is State.COMPLETED else None
-
-
-def _still_at_work(history: History) -> Step | None:
+def _still_at_work(history: History) -> Wait | None:
     """Wait unless it is certain that this attempt is over: two attempts must not train at once."""
     state = history.state
     if history.at_work and state.over:
@@ -129,31 +134,9 @@ def _still_at_work(history: History) -> Step | None:
     return None
 
 
-def _not_mine(history: History) -> Step | None:
-    return Stop("continues in another job") if history.other_job else None
-
-
-def _not_begun(history: History) -> Step | None:
-    return None if history.begun else Resume(history.attempt)
-
-
-def _hopeless(history: History) -> Step | None:
-    return history.hopeless
-
-
-def _forbidden(history: History) -> Step | None:
+def _forbidden(history: History) -> Stop | None:
     why = "its exit code forbids another attempt; fix the cause, then resume --force"
     return None if history.again else Stop(f"{_stands(history)}: {why}")
-
-
-def _cancelled(history: History) -> Step | None:
-    return Stop("is cancelled by its user", by_user=True) if history.cancelled else None
-
-
-def _stopped(history: History) -> Step | None:
-    """Stop if the attempt was asked to stop. A time limit that is near ends the job, but not the run."""
-    continues = history.stopped in (None, Cause.TIME_LIMIT)
-    return None if continues else Stop("was asked to stop")
 
 
 def _not_yet(history: History, why: str) -> Wait:
@@ -162,10 +145,3 @@ def _not_yet(history: History, why: str) -> Wait:
 
 def _stands(history: History) -> str:
     return f"is {history.state.value} ({history.reason or f'attempt {history.attempt}'})"
-
-
-RULES: dict[Policy, tuple[Callable[[History], Step | None], ...]] = {
-    Policy.USER: (_held, _completed, _still_at_work, _forbidden, _another),
-    Policy.FORCED: (_held, _completed, _another),
-    Policy.KEEP_GOING: (_not_mine, _done, _cancelled, _not_begun, _stopped, _forbidden, _grows, _hopeless, _another),
-}
