@@ -14,7 +14,6 @@ from typing import Any
 from torusrun.orchestrator.base.environment import user_name
 from torusrun.orchestrator.base.version import __version__
 from torusrun.orchestrator.run.folder import checkout
-from torusrun.orchestrator.run.folder.checkout import Checkout
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
 COMPUTING = ("torch", "numpy", "scikit-learn")
@@ -22,17 +21,14 @@ REPRODUCES = "reproduces"  # the id of the run that this one repeats
 
 
 def gather(
-    source: Path,
-    known: Checkout | None = None,
-    recipe: dict[str, Any] | None = None,
-    secret: Collection[str] = (),
+    source: Path, recipe: dict[str, Any] | None = None, secret: Collection[str] = ()
 ) -> tuple[dict[str, Any], str]:
     """(the provenance of a run whose spec is in the folder `source`, git's diff of `source` against its commit).
 
-    `known` is the checkout, so that git need not run again. `recipe` is the published recipe that the run names, with
-    the run's changes to it. The diff quotes none of the files `secret`.
+    `recipe` is the published recipe that the run names, with the run's changes to it. The diff quotes none of the files
+    `secret`.
     """
-    git = known or checkout.describe(source, secret)
+    git = checkout.describe(source, secret)
     return {
         "schema": 1,
         "torusrun": __version__,
