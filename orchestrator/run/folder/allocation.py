@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -102,9 +102,9 @@ def of(held: Path | str) -> Attempt:
     return RunFolder(Path(held)).attempt(ATTEMPT)
 
 
-def until_s(environment: Mapping[str, str] = os.environ) -> float | None:
+def until_s() -> float | None:
     """When the allocation around this process ends (of time.time()); None if there is none."""
-    folder = environment.get(VARIABLE)
+    folder = os.environ.get(VARIABLE)
     state = keeper_state(Attempt(Path(folder))) if folder else None
     return state.until_s if state else None
 

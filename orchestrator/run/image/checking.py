@@ -14,7 +14,7 @@ from torusrun.orchestrator.images import pyxis, sif
 from torusrun.orchestrator.images.checks import check, facts, image_facts
 from torusrun.orchestrator.images.checks.facts import HostFacts, ImageFacts
 from torusrun.orchestrator.images.checks.findings import Finding, Wanted
-from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, Bind, ContainerExec
+from torusrun.orchestrator.images.command import HOST_MPI, ON_PATH, Bind
 from torusrun.orchestrator.images.runtime import Runtime
 from torusrun.orchestrator.images.shared import is_shared
 from torusrun.orchestrator.keys.as_asked import uses_gpus
@@ -125,12 +125,12 @@ def _inside(plan: Plan, image: Image, runtime: Runtime, environment: Mapping[str
         replace(container, binds=tuple(binds), directory=directory),
         _variables(plan, image),
         program,
-        _mpi_folders(plan, container),
+        _mpi_folders(plan),
         environment,
     )
 
 
-def _mpi_folders(plan: Plan, container: ContainerExec) -> list[str]:
+def _mpi_folders(plan: Plan) -> list[str]:
     """The folders in the image where the host's MPI may be: its own folder, and the site's binds."""
     own = [HOST_MPI] if plan.site.container.host_mpi else []
     asked = (Bind.parse(text) for text in plan.site.container.bind)
