@@ -136,6 +136,7 @@ def _build(args: argparse.Namespace) -> int:
 
 def _build_one(args: argparse.Namespace, source: str, site: Site) -> None:
     from torusrun.orchestrator.images import pyxis
+    from torusrun.orchestrator.images.builds import convert
     from torusrun.orchestrator.keys.paths import absolute
     from torusrun.orchestrator.run.image import building, run_image
 
@@ -157,7 +158,7 @@ def _build_one(args: argparse.Namespace, source: str, site: Site) -> None:
     if (args.on or site.container.build_on) == "job" and not building.cache(site).sound(prepared.key):
         building.build_in_job(prepared, site, site.interpreter, progress)
     entry = building.build(prepared, site, progress)
-    print(run_image.squashed_of(entry, site, progress).path if by_pyxis else entry.path)
+    print(convert.of_sif(entry, building.cache(site), progress).path if by_pyxis else entry.path)
 
 
 def _inspected(cache: Cache, entry: CachedImage) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from torusrun.orchestrator.images.definitions.inputs import file_checksum
 from torusrun.orchestrator.images.source import NamedImage
 from torusrun.orchestrator.keys.as_asked import uses_gpus
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.run.image import building
 from torusrun.orchestrator.run.image.building import cache
 from torusrun.orchestrator.run.image.login import login
 from torusrun.orchestrator.run.image.recorded import Image
@@ -184,7 +183,6 @@ def squashed_directly(
     `refused` is an option that only such a build has. Raises UserError, SiteError if that fails.
     """
     named = source.parse(source.beside(text, Path()))
-    cache = building.cache(site)
     if named.kind == "squashfs":
         raise UserError(f"{text}: Pyxis starts this file unchanged; a run names it as its 'image'")
     if named.kind == "SIF":
@@ -194,7 +192,7 @@ def squashed_directly(
             key="", path=path, name=path.stem, definition="", sha256=_checksum(named), size_bytes=0, built_s=0.0,
             build_time_s=0.0, built_by=f"others ({path})", labels=convert.BOUND,
         )  # fmt: skip
-        return convert.of_sif(own, cache, progress)
+        return convert.of_sif(own, cache(site), progress)
     here = login(site)
     enroot = which("enroot", environment=here.environment) if named.transport == "docker" else None
     if enroot is None:
@@ -203,17 +201,12 @@ def squashed_directly(
     if offline:
         raise UserError(f"{text}: this is in a registry, but --offline uses no network")
     reference = convert.reference(named.place)
-    return convert.imported(reference, convert.name(named), cache, enroot, here.environment, progress)
+    return convert.imported(reference, convert.name(named), cache(site), enroot, here.environment, progress)
 
 
 def _refuse(option: str, text: str) -> None:
     if option:
         raise UserError(f"{option}: {text} is not built, but copied or imported on this machine")
-
-
-def squashed_of(entry: CachedImage, site: Site, progress: Progress) -> CachedImage:
-    """The squashfs of a SIF of the cache."""
-    return convert.of_sif(entry, building.cache(site), progress)
 
 
 def _checksum(named: NamedImage) -> str:
