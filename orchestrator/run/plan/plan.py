@@ -15,7 +15,7 @@ from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.forecast.checkpoints import mean_time_to_failure_s
 from torusrun.orchestrator.images import source
 from torusrun.orchestrator.keys.load import Loaded, RunSource, load
-from torusrun.orchestrator.keys.main_role import image_of
+from torusrun.orchestrator.keys.main_role import image_of, services
 from torusrun.orchestrator.keys.nodes import KeyValue
 from torusrun.orchestrator.keys.paths import absolute, expanded
 from torusrun.orchestrator.keys.run import EACH, NO_CODE, RunSpec
@@ -67,8 +67,10 @@ class Plan:
 
     @property
     def service_nodes(self) -> int:
-        """The nodes that roles have besides those of the main role, which are `run.nodes`."""
-        return roles.own_nodes(self.run, self.site)
+        """The nodes that services have besides those of the main role. On one machine all roles share it."""
+        if schedulers.get(self.site.scheduler).traits.one_machine:
+            return 0
+        return sum(role.nodes for role in services(self.run).values() if role.on is None)
 
     @property
     def all_nodes(self) -> int:

@@ -20,13 +20,6 @@ from torusrun.orchestrator.place.placement.binding import beside, node_type, of_
 from torusrun.orchestrator.place.placement.mapping import Placement, Slot
 
 
-def own_nodes(run: RunSpec, site: Site) -> int:
-    """The nodes that services have besides those of the main role. On one machine all roles share it."""
-    if schedulers.get(site.scheduler).traits.one_machine:
-        return 0
-    return sum(role.nodes for role in services(run).values() if role.on is None)
-
-
 def home(run: RunSpec, site: Site, name: str) -> str:
     """The role whose nodes `name` runs on: itself, if it has nodes of its own."""
     role = run.roles.get(name)
