@@ -11,7 +11,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +24,35 @@ from torusrun.training.reporting.events import LARGEST, TOTALS
 BLOCK_BYTES = 1 << 20
 BREAK = re.compile(rb"[\r\n]")  # a progress bar ends its lines with a carriage return alone
 
-Cut = Callable[[bytes], list[bytes]]  # the pieces that end in a block; it remembers the piece that has begun
+class Lines:
+    """The lines of a file that grows, without empty ones, truncated to `longest_bytes`.
 
+    After the file was truncated or replaced, it begins anew.
+    """
 
-class Growing:
-    """A file, cut by `make_cut()`, which is called again after the file was truncated or replaced."""
-
-    def __init__(self, path: Path, make_cut: Callable[[], Cut]) -> None:
-        self.path = path
-        self.cut = make_cut()
-        self._make_cut = make_cut
-        self._position = 0
-        self._inode = 0
+    def __init__(self, path: Path, longest_bytes: int) -> None:
+        self._path, self._longest_bytes = path, longest_bytes
+        self._begun = b""
+        self._position = self._inode = 0
 
     def new(self) -> Iterator[bytes]:
-        """The pieces that ended since the last call; none if the file cannot be read."""
+        """The lines that ended since the last call; none if the file cannot be read."""
         try:
-            with open(open_regular(self.path), "rb", buffering=0) as file:
+            with open(open_regular(self._path), "rb", buffering=0) as file:
                 self._notice_new_file(os.fstat(file.fileno()))
                 while block := os.pread(file.fileno(), BLOCK_BYTES, self._position):
                     self._position += len(block)
-                    yield from self.cut(block)
+                    yield from self.ended_by(block)
         except OSError:
             return
 
     def _notice_new_file(self, status: os.stat_result) -> None:
         if self._inode and (status.st_ino != self._inode or status.st_size < self._position):
-            self._position, self.cut = 0, self._make_cut()
+            self._position, self._begun = 0, b""
         self._inode = status.st_ino
 
-
-class Lines:
-    """Cuts bytes into lines. It truncates lines to `longest_bytes`, and leaves out empty ones."""
-
-    def __init__(self, longest_bytes: int) -> None:
-        self._longest_bytes = longest_bytes
-        self._begun = b""
-
-    def __call__(self, block: bytes) -> list[bytes]:
+    def ended_by(self, block: bytes) -> list[bytes]:
+        """The lines that end in a block; the line that begins in it is kept."""
         first, *others = BREAK.split(block)
         *whole, begun = [self._begun + first, *others]
         self._begun = begun[: self._longest_bytes]
@@ -154,7 +144,7 @@ class LineSource:
     longest_bytes: int
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        self._file = Growing(path, partial(Lines, self.longest_bytes))
+        self._file = Lines(path, self.longest_bytes)
         self._clock = clock
         self._loss = LossName()
         self._step: int | None = None
@@ -165,13 +155,13 @@ class LineSource:
 
     def new_rows(self, final: bool = False) -> list[Row]:
         """The rows written since the last call."""
-        return [made for line in self._lines(final) if (found := self.numbers(line)) and (made := self._row(found))]
+        return [made for line in self._lines(final) if (values := self.numbers(line)) and (made := self._row(values))]
 
     def _lines(self, final: bool) -> Iterator[bytes]:
         """The new lines, one by one: the time limit of the reader holds for each (job/relay.py)."""
         yield from self._file.new()
         if final:  # the last line may have no line break
-            yield from self._file.cut(b"\n")
+            yield from self._file.ended_by(b"\n")
 
     def _row(self, content: Mapping[str, object]) -> Row | None:
         if named := next((key for key in STEPS if key in content), None):
@@ -218,12 +208,12 @@ class PatternSource(LineSource):
         text = line.decode("utf-8", "replace")
         match = self._pattern.search(uncoloured(text))
         groups = match.groupdict().items() if match else ()
-        found = {name: value for name, group in groups if (value := _number(group)) is not None}
-        if not found:
+        values = {name: value for name, group in groups if (value := _number(group)) is not None}
+        if not values:
             self._first_s = self._first_s or self._clock()
             self._unmatched, self._newest = self._unmatched + 1, text
-        self._matched = self._matched or bool(found)
-        return found
+        self._matched = self._matched or bool(values)
+        return values
 
     @property
     def complaint(self) -> str:
