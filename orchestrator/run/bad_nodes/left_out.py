@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from torusrun.orchestrator.base.typed import record_of
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.training.counted import counted
 
@@ -34,15 +33,6 @@ class LeftOutNodes:
         out = [f"left out: {listed(self.hosts)}"] if self.hosts else []
         kept = [f"bad, but still requested: {listed(self.keeps)}: {self.why_kept}"] if self.keeps else []
         return [*out, *kept]
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: object) -> LeftOutNodes:
-        """The inverse of `as_json`. Raises ValueError for any other value."""
-        found: LeftOutNodes = record_of(cls, value, str)
-        return found
 
 
 def listed(hosts: Mapping[str, str]) -> str:

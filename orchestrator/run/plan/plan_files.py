@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from torusrun.orchestrator.base import private
@@ -32,7 +33,7 @@ def write_attempt(attempt: Attempt, planned: AttemptPlan) -> None:
         "attempt": planned.number,
         "changes": planned.changes.as_json(),
         "exclude": list(planned.exclude),
-        "left_out": planned.left_out.as_json(),
+        "left_out": asdict(planned.left_out),
     }
     write_json(attempt.plan, {**planned.plan.as_json(), **own}, secret=planned.plan.is_private)
 
@@ -87,14 +88,12 @@ def _read(path: Path, folder: Path, number: int = 0) -> AttemptPlan:
         run = read_value(RunSpec, kept["spec"], f"{path} (spec)")
         site = read_value(Site, kept["site"], f"{path} (site)")
         changes = tuple(Change(**each) for each in kept.get("recipe", {}).get("changes", []))
-        plan = Plan(
-            kept["run"], run, site, folder, kept["python"], recipe_changes=changes
-        )  # fmt: skip
+        plan = Plan(kept["run"], run, site, folder, kept["python"], recipe_changes=changes)
         if not number:
             return AttemptPlan(0, plan)
         exclude = record_of(tuple[str, ...], kept["exclude"], str, "exclude")
         made = record_of(Changes, kept["changes"], str, "changes")
-        left_out = LeftOutNodes.from_json(kept.get("left_out", {}))
+        left_out = record_of(LeftOutNodes, kept.get("left_out", {}), str)
         return AttemptPlan(number, plan, made, exclude, left_out)
     except OSError as error:
         raise SiteError(f"{path}: cannot be read: {error.strerror}") from None
