@@ -15,7 +15,7 @@ from torusrun.orchestrator.images.sif import of_program
 from torusrun.orchestrator.keys.paths import absolute, read_bytes
 from torusrun.orchestrator.keys.run import NO_CODE, RunSpec
 from torusrun.orchestrator.keys.site import Site
-from torusrun.orchestrator.run.plan.missing import PYTHON, NamedFile, named_files
+from torusrun.orchestrator.run.plan.missing import PYTHON, NamedFile, leaves, named_files
 from torusrun.orchestrator.schedulers.launchers import Pmi, family
 from torusrun.training.recipe.near import did_you_mean
 
@@ -55,7 +55,8 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
         yield "program", f"'program: {run.program}' and 'command' exclude each other; leave one out"
     if not run.command[0]:
         yield "command", "'command' begins with an empty word; its first word is the program, as in [python, train.py]"
-    if _leaves_the_code(run.checkpoints.folder or "ckpt"):
+    folder_of_checkpoints = run.checkpoints.folder or "ckpt"
+    if leaves(folder_of_checkpoints) or os.path.normpath(folder_of_checkpoints) == os.curdir:
         yield "checkpoints.folder", "'checkpoints.folder' must be a folder below the code, or an absolute path"
     yield from misfits_of_pattern(run.metrics.pattern or "")
     codes = run.exit_codes
@@ -84,11 +85,6 @@ def misfits_of_pattern(pattern: str, key: str = "metrics.pattern") -> Iterator[t
         if name not in GROUPS:
             hint = did_you_mean(name, GROUPS)
             yield key, f"{key!r} has an unknown group {name!r}{hint} (groups: {', '.join(GROUPS)})"
-
-
-def _leaves_the_code(folder: str) -> bool:
-    """Whether a relative path is the code's folder itself, or is outside of it."""
-    return not os.path.isabs(folder) and os.path.normpath(folder).split(os.sep)[0] in (os.curdir, os.pardir)
 
 
 def _without_command(run: RunSpec, written: Collection[str]) -> Iterator[tuple[str, str]]:
