@@ -107,10 +107,10 @@ def later(
 
 def _without_bad_nodes(planned: AttemptPlan, into: Allocation | None) -> AttemptPlan:
     """The plan without bad hosts, which are printed. A held allocation has its hosts already."""
-    found = planned if into else without_bad_nodes(planned)
-    for line in found.left_out.lines:
+    planned = planned if into else without_bad_nodes(planned)
+    for line in planned.left_out.lines:
         say(line)
-    return found
+    return planned
 
 
 def request_of(planned: AttemptPlan, run: RunFolder, after: Sequence[Awaited] = ()) -> Request:
@@ -132,18 +132,15 @@ def intent(
     into: Allocation | None = None,
 ) -> Submitting:
     """The event before the submission of an attempt: as a job, a `task` of the array `asked`, or `into` a hold."""
-    plan = planned.plan
+    plan, held_in = planned.plan, str(into.run.folder) if into else ""
     return Submitting(
-        planned.number, asked.called, *_folders(after), changes=planned.changes, task=task, held_in=_folder_of(into),
+        planned.number, asked.called,
+        after=tuple(awaited.folder for awaited in after if not (awaited.any_end or awaited.ready)),
+        after_any=tuple(awaited.folder for awaited in after if awaited.any_end),
+        changes=planned.changes, task=task, held_in=held_in,
         jobs=plan.jobs if plan.keeps_going and not into else 0, in_turn=plan.jobs_in_turn and not into,
         left_out=planned.left_out.hosts, after_ready=_ready(plan, after),
     )  # fmt: skip
-
-
-def _folders(after: Sequence[Awaited]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(the folders of the runs that must complete first, of those that only must end)."""
-    well = tuple(awaited.folder for awaited in after if not (awaited.any_end or awaited.ready))
-    return well, tuple(awaited.folder for awaited in after if awaited.any_end)
 
 
 def _ready(plan: Plan, after: Sequence[Awaited]) -> dict[str, str]:
@@ -161,10 +158,6 @@ def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -
     ledger.append(run.ledger, intent)
     create.attempt(run.attempt(planned.number), planned)
     ledger.append(run.ledger, Submitted(planned.number, job, planned.plan.site.scheduler))
-
-
-def _folder_of(into: Allocation | None) -> str:
-    return str(into.run.folder) if into else ""
 
 
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
@@ -222,6 +215,6 @@ def add_jobs(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) 
             break
         except (SiteError, UserError) as error:
             warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and no more: {error}")
-            with contextlib.suppress(SiteError):  # a full disk: a later look finds that there are no more
+            with contextlib.suppress(SiteError):  # a full disk: a later look notices that no more were submitted
                 ledger.append(run.ledger, NoMoreJobs(number, str(error)))
             break
