@@ -135,9 +135,9 @@ def holders(attempt: Attempt) -> str:
     from torusrun.orchestrator.run.folder.attempt_folders import recorded  # imported late: ranks do not need it
 
     here = socket.gethostname()
-    words = [f"process {pid} on {here}{_how(pid)}" for pid in _here(attempt)]
-    over = recorded(attempt)
-    for rank in sorted(over["start"] - over["end"]):
+    words = [f"process {pid} on {here}{' (stopped)' if proc.state_of(pid) == 'T' else ''}" for pid in _here(attempt)]
+    ranks = recorded(attempt)
+    for rank in sorted(ranks["start"] - ranks["end"]):
         with contextlib.suppress(SiteError):
             start = read_object(attempt.rank_start(rank)) or {}
             if (host := start.get("host")) != here:
@@ -148,10 +148,6 @@ def holders(attempt: Attempt) -> str:
 
 def _here(attempt: Attempt) -> Sequence[int]:
     return [pid for pid in proc.with_shared_lock(attempt.alive) if pid != os.getpid()]
-
-
-def _how(pid: int) -> str:
-    return " (stopped)" if proc.state_of(pid) == "T" else ""
 
 
 def _send(attempt: Attempt, number: signal.Signals) -> bool:
