@@ -111,7 +111,7 @@ class _Newest:
         self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
         self.content += judged_so_far(run)  # to judge another one is progress, too
         self.events = ledger.events(run.ledger)
-        self.own = self._own_end()
+        self.own = End.readable(run.attempt(self.number).end)
         self.end = None if self.in_other_job else self._end()
         self.events = ledger.events(run.ledger)
 
@@ -166,7 +166,7 @@ class _Newest:
 
     def pause(self) -> Wait | None:
         """The wait for what ended the last attempts outside the program, if there is one."""
-        end, count = last(self.events, Ended, self.number), self._outside
+        end, count = last(self.events, Ended, self.number), ended_outside(*self._attempts)
         left_s = pause_s(count, end.time_s, time.time()) if end else 0.0
         why = f"waits {left_s:.0f} s: its launcher, its scheduler or a host ended {count} attempts in a row"
         return Wait(why, left_s) if left_s else None
@@ -217,10 +217,6 @@ class _Newest:
         """What the functions of next_attempt.py count: attempts up to this one, and how far they came."""
         return self.events, self.number, (self.checkpoint, self.content), self._began_after()
 
-    @property
-    def _outside(self) -> int:
-        return ended_outside(*self._attempts)
-
     def _began_after(self) -> dict[int, int]:
         """The steps after which attempts began, if they may continue from the memory of a node, or by a command."""
         if not (self.plan.run.train.checkpoints.memory or self.plan.run.command):
@@ -228,12 +224,6 @@ class _Newest:
         with contextlib.suppress(SiteError):
             return metrics.began_after(metrics.rows(self.run.metrics))
         return {}
-
-    def _own_end(self) -> End | None:
-        """The end that the attempt recorded itself; None if there is none, or it is damaged."""
-        with contextlib.suppress(SiteError):
-            return End.read(self.run.attempt(self.number).end)
-        return None
 
     def _end(self) -> End | None:
         """How the attempt ended; None if it has not begun. An end that is not in the ledger is added to it.

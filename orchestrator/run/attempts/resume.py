@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Changes, Started
 from torusrun.orchestrator.run.folder.judged import judged_so_far
 from torusrun.orchestrator.run.folder.records import End
-from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
+from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
@@ -86,6 +86,7 @@ def next_attempt(
 def _history(run: RunFolder, seen: View) -> History:
     """The history of a run with this view of its newest attempt."""
     attempt = run.attempt(seen.attempt)
+    end = End.readable(attempt.end)
     return History(
         seen.attempt,
         seen.state,
@@ -93,7 +94,7 @@ def _history(run: RunFolder, seen: View) -> History:
         job=seen.job,
         begun=ledger.last(ledger.events(run.ledger), Started, seen.attempt) is not None,
         at_work=claim.held(attempt),
-        again=_may_follow(attempt),
+        again=end is None or end.again,
         held=allocation.is_held(run),
         more=_more(run, seen.attempt),
     )
@@ -109,14 +110,6 @@ def _more(run: RunFolder, number: int) -> More | None:
             newest = (checkpoint.name if checkpoint else None, files + judged_so_far(run))
             return more_after(ledger.events(run.ledger), plan, number, newest, {})
     return None
-
-
-def _may_follow(attempt: Attempt) -> bool:
-    """Whether another attempt may follow: False only if the end record says that the program forbids it."""
-    with contextlib.suppress(SiteError):
-        end = End.read(attempt.end)
-        return end is None or end.again
-    return True
 
 
 def _same_image(run: RunFolder, plan: Plan, new_image: bool) -> None:

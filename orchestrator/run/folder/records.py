@@ -197,6 +197,13 @@ class End:
         except ValueError as error:
             raise damaged(path, str(error)) from None
 
+    @classmethod
+    def readable(cls, path: Path) -> End | None:
+        """The end in `path`; None if there is none yet, or it cannot be read."""
+        with contextlib.suppress(SiteError):
+            return cls.read(path)
+        return None
+
 
 Ending = TypeVar("Ending", End, Status)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Collection, Sequence
 
-from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.states import State
 from torusrun.orchestrator.run.folder import attempt_folders, index, settled
 from torusrun.orchestrator.run.folder.records import End
@@ -30,11 +28,8 @@ def ids(runs: Sequence[RunFolder]) -> Collection[str]:
 def _ended(run: RunFolder) -> Settled | None:
     """The row (without a view) of a run whose newest attempt recorded its end; None for any other run."""
     seen, numbers = settled.now(run), attempt_folders.attempts(run)
-    with contextlib.suppress(SiteError):  # a damaged record: the view of the run reports it
-        end = End.read(run.attempt(numbers[-1]).end) if seen and numbers else None
-        if end and end.certain and not end.kept_going:
-            return _row(run, end.state, seen)
-    return None
+    end = End.readable(run.attempt(numbers[-1]).end) if seen and numbers else None  # the view reports a damaged one
+    return _row(run, end.state, seen) if end and end.certain and not end.kept_going else None
 
 
 def _row(run: RunFolder, state: State, seen: str, view: View | None = None) -> Settled | None:
