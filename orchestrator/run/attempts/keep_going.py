@@ -17,7 +17,6 @@ from torusrun.orchestrator.run.attempts import submit
 from torusrun.orchestrator.run.bad_nodes.left_out import listed
 from torusrun.orchestrator.run.folder import claim, ledger, metrics
 from torusrun.orchestrator.run.folder.attempt_folders import supervised_on
-from torusrun.orchestrator.run.folder.checkpoints import content
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import (
     CancelRequested,
@@ -31,13 +30,12 @@ from torusrun.orchestrator.run.folder.events import (
     Submitting,
 )
 from torusrun.orchestrator.run.folder.how_ended import How, ended
-from torusrun.orchestrator.run.folder.judged import judged_so_far
 from torusrun.orchestrator.run.folder.ledger import last
 from torusrun.orchestrator.run.folder.records import End, is_done
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
-from torusrun.orchestrator.run.program.command import continues_from
+from torusrun.orchestrator.run.program.command import newest_checkpoint
 from torusrun.orchestrator.run.state.attempts import newest_of
 from torusrun.orchestrator.run.state.decide import History, More, Policy, Resume, Step, Stop, Wait, decide
 from torusrun.orchestrator.run.state.next_attempt import (
@@ -53,7 +51,7 @@ from torusrun.orchestrator.run.state.outcome import resolve
 from torusrun.orchestrator.schedulers.client import Client
 
 LOCK_S = 120.0  # a client that resumes the run holds its lock during the submission
-ANSWER_S = 10.0  # for the scheduler's word about the job before; many nodes cannot query it
+ANSWER_S = 10.0  # for the scheduler's answer about the job before; many nodes cannot query it
 
 
 @dataclass(frozen=True)
@@ -106,10 +104,7 @@ class _Newest:
         self.run, self.here = run, here
         self.number = newest_of(run)
         self.plan = plan_files.read_first(run, self.number)
-        checkpoint = continues_from(self.plan, run)
-        self.checkpoint = checkpoint.name if checkpoint else None
-        self.content = content(checkpoint.parent) if checkpoint and self.plan.run.command else ""
-        self.content += judged_so_far(run)  # to judge another one is progress, too
+        self.checkpoint, self.content = newest_checkpoint(self.plan, run)
         self.events = ledger.events(run.ledger)
         self.own = End.readable(run.attempt(self.number).end)
         self.end = None if self.in_other_job else self._end()
@@ -143,7 +138,7 @@ class _Newest:
     @property
     def history(self) -> History:
         own, status = self.own, self.end.status if self.end else Status(State.RUNNING)
-        # A scheduler's word that a task was cancelled says only that: who cancels the run cancels the whole array.
+        # A task that its scheduler calls cancelled does not stop the run: who cancels a run cancels its whole array.
         asked_to_stop = own and own.certain and own.cause is Cause.STOPPED and "exit_code" not in own.evidence
         return History(
             self.number,
@@ -237,15 +232,15 @@ class _Newest:
         if not began and not self.own:
             return None
         elsewhere = began is not None and began.job != self.here.name
-        found = certain or self._by_all_records(self._scheduler_said(began.job) if began and elsewhere else None)
-        ledger.append(self.run.ledger, Ended.by(self.number, found))
-        hooks.ended(self.run, self.number, replace(found, certain=True, kept_going=True))
-        return found
+        end = certain or self._by_all_records(self._end_of_job(began.job) if began and elsewhere else None)
+        ledger.append(self.run.ledger, Ended.by(self.number, end))
+        hooks.ended(self.run, self.number, replace(end, certain=True, kept_going=True))
+        return end
 
-    def _by_all_records(self, said: Status | None) -> End:
-        """The end by the attempt's own record and what the scheduler `said` about its job."""
+    def _by_all_records(self, job: Status | None) -> End:
+        """The end by the attempt's own record, and by its job's end if the scheduler knows that."""
         done = is_done(self.run.attempt(self.number))
-        status = resolve(self.events, self.number, self.own, said, time.time(), done=done)
+        status = resolve(self.events, self.number, self.own, job, time.time(), done=done)
         if not status.state.over or status.state is State.LOST:
             return self.own or self._unrecorded()
         own = self.own or End(status.state, status.reason, hosts=self._first_host(status))
@@ -255,10 +250,10 @@ class _Newest:
     def _asked(self) -> Client:
         return Client(schedulers.get(self.plan.site.scheduler), min(self.plan.site.command_timeout_s, ANSWER_S))
 
-    def _scheduler_said(self, job: str) -> Status | None:
-        """The scheduler's word about an earlier job; None if it has none, or this node cannot query it."""
-        said = self._asked.poll([job])[job]
-        return said if said.state.over else None
+    def _end_of_job(self, job: str) -> Status | None:
+        """How an earlier job ended by the scheduler; None if it does not know, or this node cannot query it."""
+        status = self._asked.poll([job])[job]
+        return status if status.state.over else None
 
     def _unrecorded(self) -> End:
         """The end of an attempt that left no record. PBS begins the job again if it loses the first host."""

@@ -12,17 +12,15 @@ from torusrun.orchestrator.run.attempts import in_hold, submit
 from torusrun.orchestrator.run.attempts.cancel import alive
 from torusrun.orchestrator.run.attempts.in_hold import Allocation
 from torusrun.orchestrator.run.folder import allocation, claim, index, ledger
-from torusrun.orchestrator.run.folder.checkpoints import content
 from torusrun.orchestrator.run.folder.claim import alone
 from torusrun.orchestrator.run.folder.events import Changes, Started
-from torusrun.orchestrator.run.folder.judged import judged_so_far
 from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 from torusrun.orchestrator.run.image import recorded as image_kept
 from torusrun.orchestrator.run.plan import plan_files
 from torusrun.orchestrator.run.plan.attempt_plan import AttemptPlan, derive
 from torusrun.orchestrator.run.plan.plan import Plan
-from torusrun.orchestrator.run.program.command import continues_from
+from torusrun.orchestrator.run.program.command import continues_from, newest_checkpoint
 from torusrun.orchestrator.run.state.decide import History, More, Policy, Resume, decide
 from torusrun.orchestrator.run.state.next_attempt import changes_for, more_after
 from torusrun.orchestrator.run.state.poll import look
@@ -105,10 +103,7 @@ def _more(run: RunFolder, number: int) -> More | None:
     with contextlib.suppress(SiteError):  # of a plan that cannot be read, which the decision need not know
         plan = plan_files.read_plan(run, number)
         if plan.run.keep_going.grow != Grow():
-            checkpoint = continues_from(plan, run)
-            files = content(checkpoint.parent) if checkpoint and plan.run.command else ""
-            newest = (checkpoint.name if checkpoint else None, files + judged_so_far(run))
-            return more_after(ledger.events(run.ledger), plan, number, newest, {})
+            return more_after(ledger.events(run.ledger), plan, number, newest_checkpoint(plan, run), {})
     return None
 
 

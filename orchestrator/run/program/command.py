@@ -12,7 +12,8 @@ from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.shipped import without_sent
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.keys.run import ExitCodes
-from torusrun.orchestrator.run.folder.checkpoints import newest
+from torusrun.orchestrator.run.folder.checkpoints import content, newest
+from torusrun.orchestrator.run.folder.judged import judged_so_far
 from torusrun.orchestrator.run.folder.records import Meaning
 from torusrun.orchestrator.run.folder.run_folder import Attempt, RunFolder
 from torusrun.orchestrator.run.plan.plan import Plan
@@ -97,11 +98,21 @@ def continues_from(plan: Plan, run: RunFolder) -> Path | None:
     if plan.run.command:
         return newest(checkpoints(plan, run))
     with busy(f"reading the newest checkpoint of {run.run_id}, whose checksums are compared"):
-        found = newest_complete(run.checkpoints)
-    return found.path if found else None
+        complete = newest_complete(run.checkpoints)
+    return complete.path if complete else None
+
+
+def newest_checkpoint(plan: Plan, run: RunFolder) -> tuple[str | None, str]:
+    """(the name of the newest checkpoint, a checksum of its content if a program may overwrite it).
+
+    The second differs, too, once a role has judged another checkpoint: that is progress.
+    """
+    path = continues_from(plan, run)
+    files = content(path.parent) if path and plan.run.command else ""
+    return path.name if path else None, files + judged_so_far(run)
 
 
 def _meanings(codes: ExitCodes) -> dict[str, Meaning]:
-    said = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
-    meanings = {str(code): meaning for meaning, named in said.items() for code in named}
+    named = {Meaning.DONE: codes.done, Meaning.LATER: codes.later, Meaning.NEVER: codes.never}
+    meanings = {str(code): meaning for meaning, numbers in named.items() for code in numbers}
     return {"0": Meaning.FAILED, **meanings}

@@ -24,6 +24,7 @@ from torusrun.training.reporting.events import LARGEST, TOTALS
 BLOCK_BYTES = 1 << 20
 BREAK = re.compile(rb"[\r\n]")  # a progress bar ends its lines with a carriage return alone
 
+
 class Lines:
     """The lines of a file that grows, without empty ones, truncated to `longest_bytes`.
 
