@@ -21,9 +21,9 @@ from torusrun.orchestrator.schedulers import client
 
 
 def given(run: RunFolder, first: int, hosts: Sequence[str]) -> dict[str, str]:
-    """The bad ones of the `hosts` of a job of the run on which it should begin nothing, with the reason for each.
+    """The bad `hosts` of a job of the run, on which the job should begin nothing, with the reason for each.
 
-    These are the hosts that are certainly bad, and those that a request would leave out now because there are others.
+    These are the hosts that are certainly bad, and those that a request would leave out now since it has enough others.
     A host that the submission of attempt `first` asked for, although it was known to be bad, is not among them.
     Raises SiteError if the plan of that attempt cannot be read.
     """
@@ -37,7 +37,7 @@ def given(run: RunFolder, first: int, hosts: Sequence[str]) -> dict[str, str]:
 
 
 def leave_out(run: RunFolder, first: int, jobs: Sequence[str], tasks: tuple[int, int] | None) -> None:
-    """Have the scheduler leave out of these waiting `jobs`, or `tasks` of one array, what a submission would now.
+    """Have the scheduler leave out of waiting `jobs`, or `tasks` of an array, the hosts that a submission would now.
 
     Nothing is done without a new bad host since attempt `first` was submitted, or since the last time. Raises SiteError
     if the scheduler refuses.

@@ -69,9 +69,9 @@ def cancel_all(runs: Sequence[RunFolder]) -> Refused:
             refused[run] = error
     seen = _looked([run for run in runs if run not in refused])
     _cancel(seen, refused)
-    # Its job may have made the next attempt meanwhile.
-    followed = [run for run, one in seen.items() if run not in refused and newest_of(run) > one.attempt]
-    _cancel({run: one for run, one in _looked(followed).items() if not one.state.over}, refused)
+    # The job of a run may have made the next attempt meanwhile.
+    followed = [run for run, view in seen.items() if run not in refused and newest_of(run) > view.attempt]
+    _cancel({run: view for run, view in _looked(followed).items() if not view.state.over}, refused)
     return refused
 
 
@@ -81,10 +81,10 @@ def _looked(runs: Sequence[RunFolder]) -> dict[RunFolder, View]:
 
 def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
     endings = []
-    for run, one in seen.items():
+    for run, view in seen.items():
         try:
-            if not (one.state.certain and _end_remains(run)):
-                endings.append(_asked(run, one))
+            if not (view.state.certain and _end_remains(run)):
+                endings.append(_asked(run, view))
         except TorusrunError as error:
             refused[run] = error
     for ending in endings:
@@ -95,7 +95,7 @@ def _cancel(seen: dict[RunFolder, View], refused: Refused) -> None:
     waits = [ending for ending in sure if ending.begun or ending.in_held]
     _end([ending for ending in sure if ending not in waits], refused)
     _end(_not_ended(waits), refused)
-    _end([ending for ending in waits if ending.several and ending.over], refused={})  # each would end as it begins
+    _end([ending for ending in waits if ending.several and ending.over], refused={})  # later jobs would end at once
     for ending in endings:
         if ending.run in refused or (ending.begun and client.of(ending.site).scheduler.traits.one_machine):
             _end_unreached(ending.run, refused)
@@ -137,9 +137,9 @@ def _asked(run: RunFolder, seen: View) -> _Ending:
 
 
 def is_unsure(run: RunFolder, seen: View) -> bool:
-    """Whether the job of a LOST run may still run: that its scheduler does not list the job is not a proof.
+    """Whether the job of a LOST run may still run: that its scheduler does not list the job proves nothing.
 
-    On one machine it is: the process has ended.
+    On one machine it does: the process has ended.
     """
     if seen.state is not State.LOST or not seen.job or run.attempt(seen.attempt).end.exists():
         return False
@@ -148,7 +148,7 @@ def is_unsure(run: RunFolder, seen: View) -> bool:
 
 
 def _end_unsure(ending: _Ending, refused: Refused) -> None:
-    """Have the scheduler end the jobs of a LOST attempt. It counts as done if the scheduler still knows none."""
+    """Have the scheduler end the jobs of a LOST attempt. An error counts only if the job is not over."""
     asks, every = client.of(ending.site), next_attempt.jobs_of(ledger.events(ending.run.ledger), ending.attempt)
     for job in reversed(every if ending.job in every else [ending.job]):
         try:
@@ -184,13 +184,13 @@ def _end(endings: list[_Ending], refused: Refused) -> None:
                 in_hold.end(group[0].run, group[0].attempt)
             else:
                 asks = client.of(group[0].site)
-                asks.cancel(*(job for one in group for job in alive(one.run, one.attempt, one.job, asks)))
+                asks.cancel(*(job for each in group for job in alive(each.run, each.attempt, each.job, asks)))
         except SiteError as error:
             refused.update(dict.fromkeys([ending.run for ending in group], error))
 
 
 def alive(run: RunFolder, attempt: int, job: str, asks: client.Client) -> Sequence[str]:
-    """The jobs of the submission of an attempt to end together with its `job`, the last first: each waits for one."""
+    """The jobs of an attempt's submission to end with its `job`, the last first: each waits for the job before it."""
     every = next_attempt.jobs_of(ledger.events(run.ledger), attempt)
     if len(every) < 2 or job not in every:
         return [job]

@@ -1,10 +1,11 @@
 """Makes the folders of a run and of an attempt, under an unfinished name that is renamed when they are complete.
 
-So the remains of a killed client never look like a run. The index is written first, so that they are found and removed.
+So the remains of a killed client never look like a run. The index is written first: it leads to these remains.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -37,7 +38,7 @@ OTHER_RUNS = "name one that you can write as 'runs' in a site file, as of --site
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a run from another machine, or of one that is run again.
+    """The origin of a run from another machine, or of a run that is repeated.
 
     Its provenance, git's diff, its record of the code, and the run `again` whose image and copy of the code it takes.
     """
@@ -89,7 +90,7 @@ def run(
 
 
 def facts_of(plan: Plan, source: Path, origin: Origin | None = None) -> Origin:
-    """The origin of a run whose spec is in the folder `source`, or of one from another machine."""
+    """The origin of a run whose spec is in the folder `source`; `origin` is that of a run from another machine."""
     gathered, diff = provenance.gather(source, recipe=plan.recipe, secret=plan.secret_sources)
     if unknown := (gathered["git"] or {}).get("unknown"):
         say(f"{source}: {unknown}; code.diff of the run is missing")
@@ -103,8 +104,9 @@ def _with_forecast(facts: Origin, plan: Plan) -> Origin:
     else:
         from torusrun.orchestrator.run.plan.forecast import forecast_at_submit
     with busy("predicting how long it takes"):
-        found = forecast_at_submit(plan)
-    return replace(facts, provenance={**facts.provenance, shown_plan.FORECAST: asdict(found)}) if found else facts
+        forecast = forecast_at_submit(plan)
+    kept = {shown_plan.FORECAST: asdict(forecast)} if forecast else {}
+    return replace(facts, provenance={**facts.provenance, **kept})
 
 
 def images_of(plan: Plan, again: RunFolder | None = None) -> dict[str, Image]:
@@ -138,12 +140,12 @@ def fill(
         write_text(made.code_diff, origin.diff, secret=True)  # it may quote private files
     image_kept.keep(made, images, first.plan.run.image)
     write_first(made, first.plan)
-    if there := same_code or (origin.again if first.plan.code else None):
-        record = read_object(there.code_record) or {}
+    if other := same_code or (origin.again if first.plan.code else None):
+        record = read_object(other.code_record) or {}
         if same_code:
-            share(there.code, made.code)
-        else:  # it may be at work, and write into its files
-            copy_again(there.code, made.code, record.get("names"))
+            share(other.code, made.code)
+        else:  # that run may be at work, and write into its files
+            copy_again(other.code, made.code, record.get("names"))
         _check_started(first.plan, lambda name: os.path.lexists(made.code / name))
         write_json(made.code_record, record)
     elif first.plan.code:
@@ -164,13 +166,13 @@ def _freeze(plan: Plan, code: Path, made: RunFolder, origin: Origin) -> None:
 def no_code(plan: Plan) -> list[str]:
     """What is not code in its folder, relative to it: the folder that the command writes, and the images."""
     folder = plan.run.checkpoints.folder
-    found = [folder] if folder and not os.path.isabs(folder) else []
+    others = [folder] if folder and not os.path.isabs(folder) else []
     for image in map(parse, of_images(plan)):
         if plan.code and image.kind in ("SIF", "squashfs", "archive", "folder", "layout"):
             parent, name = os.path.split(image.place)
             for path in (os.path.join(os.path.realpath(parent), name), os.path.realpath(image.place)):  # may be a link
-                found.append(os.path.relpath(path, os.path.realpath(plan.code)))
-    return found
+                others.append(os.path.relpath(path, os.path.realpath(plan.code)))
+    return others
 
 
 def check(plan: Plan) -> tuple[dict[str, Image], SelectedCode | None]:
@@ -213,12 +215,10 @@ def attempt(made: Attempt, planned: AttemptPlan, script: str = "") -> None:
 
 
 def take_back(made: Attempt) -> None:
-    """Remove an attempt that the scheduler refused. It is renamed first, so that a part of it never looks like one."""
-    try:
+    """Remove an attempt that the scheduler refused. A rename first: a part of it must not look like an attempt."""
+    with contextlib.suppress(OSError):
         made.folder.rename(made.unfinished.folder)
-    except OSError:
-        return
-    shutil.rmtree(made.unfinished.folder, ignore_errors=True)
+        shutil.rmtree(made.unfinished.folder, ignore_errors=True)
 
 
 def _fill(made: Attempt, planned: AttemptPlan, script: str) -> None:

@@ -40,13 +40,13 @@ class Allocation:
 def find(word: str) -> Allocation:
     """The held allocation that `word` names, as for runs, without those that are over; 'last' is the newest.
 
-    Raises UserError if there is none, or if it is over.
+    Raises UserError if no allocation matches, or if it is over.
     """
     run = _open(word) or index.find(word)
     if not allocation.is_held(run):
         raise UserError(f"{run.run_id} is not a held allocation: `torusrun hold RUN.yaml` makes one")
     index.own(run)
-    job = allocation.job(run) if allocation.takes_attempts(run) else None  # then no query of the scheduler is needed
+    job = allocation.job(run) if allocation.takes_attempts(run) else None  # then the scheduler need not be asked
     if job is None:
         from torusrun.orchestrator.run.state.poll import look  # a submission to the scheduler needs no states of runs
 
@@ -60,13 +60,13 @@ def find(word: str) -> Allocation:
 def _open(word: str) -> RunFolder | None:
     """The allocation that is not over and whose id begins with `word`, or the newest; None if none or several match."""
     named = [run for run in index.runs() if word == "last" or run.run_id.startswith(word)]
-    found = (
+    are_open = (
         run for run in reversed(named) if allocation.is_held(run) and not run.attempt(allocation.ATTEMPT).end.exists()
     )
-    newest = next(found, None)
+    newest = next(are_open, None)
     if word == "last" and newest is None:
         raise UserError("there is no held allocation; `torusrun hold RUN.yaml` makes one")
-    return newest if word == "last" or next(found, None) is None else None
+    return newest if word == "last" or next(are_open, None) is None else None
 
 
 def check(plan: Plan, into: Allocation) -> None:

@@ -61,7 +61,7 @@ class Here:
     `job` is its id as it was submitted, `name` its own (a task's, in an array), `first` the attempt that was submitted
     with it, `hosts` the number of its usable hosts. `begun` is the newest attempt that it began itself, or 0. `bad` are
     those of its hosts that are bad and keep it from beginning a further attempt, with the reason for each. `later` are
-    the names of the jobs of the same submission that begin after it: they may be at work although this one is, too.
+    the names of the jobs of the same submission that begin after it: they may be at work beside this job.
     """
 
     job: str
@@ -117,7 +117,7 @@ class _Newest:
 
     @property
     def in_later_job(self) -> bool:
-        """Whether a later job of the same submission works for the run now, although this one has not ended.
+        """Whether a later job of the same submission works for the run now, although this job has not ended.
 
         Seen on Slurm 22.05: a job with --no-kill lost a host, or the slurmstepd of its first host was killed, and the
         array's next task began beside it.
@@ -127,7 +127,7 @@ class _Newest:
         if self.here.begun:
             return self.here.begun < self.number
         began, intent = last(self.events, Started, self.number), last(self.events, Submitting, self.number)
-        if began:  # without a rank at work this job was begun again after the later one
+        if began:  # without a rank at work this job was begun again after the later job
             return began.job in self.here.later and bool(claim.held(self.run.attempt(self.number)))
         return intent is not None and intent.by in self.here.later
 
@@ -160,14 +160,14 @@ class _Newest:
         return more_after(self.events, plan_files.read_plan(self.run, self.number), *self._attempts[1:])
 
     def pause(self) -> Wait | None:
-        """The wait for what ended the last attempts outside the program, if there is one."""
+        """The wait for what ended the last attempts outside the program; None if the next may begin now."""
         end, count = last(self.events, Ended, self.number), ended_outside(*self._attempts)
         left_s = pause_s(count, end.time_s, time.time()) if end else 0.0
         why = f"waits {left_s:.0f} s: its launcher, its scheduler or a host ended {count} attempts in a row"
         return Wait(why, left_s) if left_s else None
 
     def refuse(self) -> Step:
-        """Begin nothing on the bad hosts of this job: what follows then."""
+        """What follows if this job begins nothing on its bad hosts."""
         ledger.append(self.run.ledger, GivenBadHosts(self.number, self.here.name, self.here.bad))
         self.events = ledger.events(self.run.ledger)
         step = decide(self.history, Policy.KEEP_GOING)
@@ -209,7 +209,7 @@ class _Newest:
 
     @property
     def _attempts(self) -> tuple[Sequence[Event], int, Checkpoint, Mapping[int, int]]:
-        """What the functions of next_attempt.py count: attempts up to this one, and how far they came."""
+        """What the functions of next_attempt.py count: the attempts up to this attempt, and how far they came."""
         return self.events, self.number, (self.checkpoint, self.content), self._began_after()
 
     def _began_after(self) -> dict[int, int]:
@@ -221,7 +221,7 @@ class _Newest:
         return {}
 
     def _end(self) -> End | None:
-        """How the attempt ended; None if it has not begun. An end that is not in the ledger is added to it.
+        """How the attempt ended; None if it has not begun. An end that the ledger lacks is added to it.
 
         Only one job of the run works at a time, so an attempt that has begun is over.
         """

@@ -43,8 +43,8 @@ def resume(
     """Submit the next attempt, with these changes; the checkpoint from which it continues, None for the beginning.
 
     Raises UserError if the run is COMPLETED, if the changes do not fit, or if it is not certain that its newest attempt
-    is over. `force` skips this last check: if that attempt still runs, it ends when the new one begins, and the
-    two never train at once (run/folder/claim.py). It is submitted `into` a held allocation, or to the scheduler.
+    is over. `force` skips this last check: if that attempt still runs, it ends when the new attempt begins, and the two
+    never train at once (run/folder/claim.py). The attempt is submitted `into` a held allocation, or to the scheduler.
     """
     index.own(run)
     with alone(run):
@@ -52,7 +52,7 @@ def resume(
         policy = Policy.FORCED if force else Policy.USER
         planned, checkpoint = next_attempt(run, seen, changes, policy, new_image=new_image)
         submit.later(planned, run, checkpoint.name if checkpoint else None, into=into)
-        if not seen.state.over and seen.job:  # forced: its remains must not keep nodes
+        if not seen.state.over and seen.job:  # forced: the former attempt must not keep nodes
             with contextlib.suppress(SiteError):
                 if not in_hold.end(run, seen.attempt):
                     asks = client.of(planned.plan.site)
@@ -63,7 +63,7 @@ def resume(
 def next_attempt(
     run: RunFolder, seen: View, changes: Changes, policy: Policy, *, new_image: bool = False
 ) -> tuple[AttemptPlan, Path | None]:
-    """(the plan of the attempt after the one that was `seen`, the checkpoint from which it continues).
+    """(the plan of the attempt after that of the view `seen`, the checkpoint from which it continues).
 
     Raises UserError as `resume` does: MayNotResume if the run itself is the reason.
     """
@@ -100,7 +100,7 @@ def _history(run: RunFolder, seen: View) -> History:
 
 def _more(run: RunFolder, number: int) -> More | None:
     """What the attempt after this one asks for more of."""
-    with contextlib.suppress(SiteError):  # of a plan that cannot be read, which the decision need not know
+    with contextlib.suppress(SiteError):  # the decision can do without a plan that cannot be read
         plan = plan_files.read_plan(run, number)
         if plan.run.keep_going.grow != Grow():
             return more_after(ledger.events(run.ledger), plan, number, newest_checkpoint(plan, run), {})

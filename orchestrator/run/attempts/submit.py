@@ -46,9 +46,10 @@ def first(
 ) -> RunFolder:
     """Make the run of a plan whose spec is in `source`, and submit its first attempt, to begin after these jobs.
 
-    `origin` is the origin of its files, if from another machine. It is submitted `into` a held allocation, or to the
-    scheduler. With `idle_s` its job holds an allocation for others. A refused run leaves nothing behind. Raises
-    SiteError or UserError if it is refused, NoAnswer if it is unknown whether it was submitted (the run then stays).
+    `origin` is the origin of its files, if they are from another machine. The attempt is submitted `into` a held
+    allocation, or to the scheduler. With `idle_s` its job holds an allocation for others. A refused run leaves nothing
+    behind. Raises SiteError or UserError if it is refused, NoAnswer if it is unknown whether it was submitted (the run
+    then stays).
     """
     if plan.site.host:
         raise UserError(f"the site is reached through {plan.site.host}: this is done there, or by `torusrun submit`")
@@ -83,8 +84,8 @@ def later(
 
     It is submitted `into` a held allocation, or to the scheduler. `follows` is the attempt whose job submits it, or 0.
 
-    Raises SiteError if the scheduler refuses it (then the attempt is removed), NoAnswer if it is unknown whether it was
-    submitted (then it stays).
+    Raises SiteError if the scheduler refuses the attempt (it is then removed), NoAnswer if it is unknown whether it was
+    submitted (it then stays).
     """
     attempt = run.attempt(planned.number)
     if into:
@@ -184,7 +185,7 @@ def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocati
 
 
 def accepted(run: RunFolder, event: Submitted | JobAdded) -> None:
-    """Write an accepted job into the ledger. Raises NoAnswer if that fails: a later look finds it by its name."""
+    """Write an accepted job into the ledger. Raises NoAnswer if that fails: a later look recognizes it by its name."""
     try:
         ledger.append(run.ledger, event)
     except SiteError as error:
@@ -198,10 +199,10 @@ def unsure(error: NoAnswer, name: str, called: str) -> NoAnswer:
 
 
 def add_jobs(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) -> None:
-    """Submit the further jobs of a run, each after any end of the one before, first `before` with the request `asked`.
+    """Submit the further jobs of a run, each to begin after any end of the job before it, the first after `before`.
 
-    If the scheduler refuses one, the run has fewer jobs, which is printed. If it is unknown whether it took one, a
-    later look at the run finds that job by its name.
+    `asked` is the request of that first job. If the scheduler refuses a job, the run has fewer jobs, which is printed.
+    If it is unknown whether it took a job, a later look at the run recognizes the job by its name.
     """
     plan, number, asks = planned.plan, planned.number, client.of(planned.plan.site)
     path = run.attempt(number).script

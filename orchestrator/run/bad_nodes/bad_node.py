@@ -131,14 +131,14 @@ def blamed(events: Iterable[Event], now_s: float) -> list[BlamedNode]:
 
 def bad(events: Iterable[Event], now_s: float, site: str) -> list[BlamedNode]:
     """The bad hosts of a site at `now_s`, the most certain first."""
-    found = [node for node in blamed(events, now_s) if node.bad and node.site == site]
-    return sorted(found, key=lambda node: node.certainty, reverse=True)
+    nodes = [node for node in blamed(events, now_s) if node.bad and node.site == site]
+    return sorted(nodes, key=lambda node: node.certainty, reverse=True)
 
 
 def last_choice(hosts: Sequence[str], bad: Sequence[BlamedNode]) -> list[str]:
     """The hosts in their order, with the bad ones at the end: the most certain last."""
-    found = {host: node.certainty for host in hosts for node in bad if same_host(host, node.host)}
-    return sorted(hosts, key=lambda host: (host in found, found.get(host, ())))
+    certainty = {host: node.certainty for host in hosts for node in bad if same_host(host, node.host)}
+    return sorted(hosts, key=lambda host: (host in certainty, certainty.get(host, ())))
 
 
 def spared(hosts: Sequence[str], bad: Sequence[BlamedNode], nodes: int) -> list[str]:
@@ -154,20 +154,20 @@ def living(events: Iterable[Event], now_s: float) -> list[Event]:
 
 
 def _is_over(event: Blamed, now_s: float) -> bool:
-    """Whether a blame is so old that no later one which still counts can have come within its time."""
+    """Whether a blame is so old that no blame which still counts can have come within its time."""
     return event.time_s + 2 * event.for_s <= now_s
 
 
 def _by_host(events: Iterable[Event], now_s: float) -> Iterator[list[Blamed]]:
     """The blames of every host since it was forgiven, in the order of time. Two names may mean one host."""
-    found: dict[tuple[str, str], list[_Host]] = {}
+    known: dict[tuple[str, str], list[_Host]] = {}  # by site and first part of the name
     for event in sorted((event for event in events if event.time_s <= now_s + SKEW_S), key=lambda event: event.time_s):
-        named = found.setdefault((event.site, event.host.partition(".")[0]), [])
-        known = next((host for host in named if same_host(host.name, event.host)), None)
-        if known is None:
-            named.append(known := _Host(event.host))
-        known.take(event)
-    yield from (host.blames for named in found.values() for host in named if host.blames)
+        alike = known.setdefault((event.site, event.host.partition(".")[0]), [])
+        host = next((host for host in alike if same_host(host.name, event.host)), None)
+        if host is None:
+            alike.append(host := _Host(event.host))
+        host.take(event)
+    yield from (host.blames for alike in known.values() for host in alike if host.blames)
 
 
 @dataclass
@@ -176,10 +176,10 @@ class _Host:
 
     name: str
     blames: list[Blamed] = field(default_factory=list)
-    ends: dict[_End, int] = field(default_factory=dict)  # what has blamed it so far, and the least `after` of that
+    ends: dict[_End, int] = field(default_factory=dict)  # what has blamed the host so far -> its least `after`
 
     def take(self, event: Event) -> None:
-        """Add a blame, or forget all. What has blamed the host once does not do so again, unless it is certain now."""
+        """Add a blame, or forget all. What has blamed the host does not blame it again, unless it is certain now."""
         if isinstance(event, Forgiven):
             self.blames.clear()
         elif event.after < self.ends.get(_end(event), math.inf):
@@ -188,7 +188,7 @@ class _Host:
 
 
 def _node(blames: Sequence[Blamed], now_s: float) -> BlamedNode | None:
-    """The host of these blames, which are all of it in the order of time; None if none of them counts any more."""
+    """The host that these blames name, which are all its blames in the order of time; None if none counts any more."""
     ends_s = [blame.time_s + blame.for_s for blame in blames if len(_ends_before(blames, blame)) >= blame.after]
     until_s = max(ends_s, default=0.0)
     recent = [blame for blame in blames if blame.time_s + blame.for_s > now_s]
@@ -213,8 +213,8 @@ def _node(blames: Sequence[Blamed], now_s: float) -> BlamedNode | None:
 
 
 def _ends_before(blames: Sequence[Blamed], last: Blamed) -> set[_End]:
-    """What blamed a host up to `last`, within its time."""
-    return {_end(one) for one in blames if last.time_s - last.for_s < one.time_s <= last.time_s}
+    """What blamed a host up to the blame `last`, within its time."""
+    return {_end(blame) for blame in blames if last.time_s - last.for_s < blame.time_s <= last.time_s}
 
 
 def _end(blame: Blamed) -> _End:

@@ -29,7 +29,7 @@ class LeftOutNodes:
 
     @property
     def lines(self) -> list[str]:
-        """One short line for each kind; [] without bad hosts."""
+        """A short line for each kind; [] without bad hosts."""
         out = [f"left out: {listed(self.hosts)}"] if self.hosts else []
         kept = [f"bad, but still requested: {listed(self.keeps)}: {self.why_kept}"] if self.keeps else []
         return [*out, *kept]
@@ -51,9 +51,9 @@ def choose(
 ) -> LeftOutNodes:
     """What a request for this number of nodes leaves out of the `bad` hosts, the most certain of which come first.
 
-    The user has `excluded` hosts by name. `cluster` are the hosts that the scheduler has for it, by its own names; ()
-    if they are unknown. A bad host that it does not have is in neither list: some schedulers refuse its name. There
-    always remain as many hosts as the request takes. `cannot` is why the scheduler can leave out none; '' if it can.
+    The user has `excluded` hosts by name. `cluster` are the hosts that the scheduler has for the request, by its own
+    names; () if they are unknown. A bad host that it does not have is in neither list: some schedulers refuse its name.
+    As many hosts as the request takes always remain. `cannot` is why the scheduler can leave out none; '' if it can.
     """
     new = [node for node in bad if not any(same_host(node.host, host) for host in excluded)]
     named = _named(new, cluster) if cluster else {node.host: node.why for node in new}

@@ -24,7 +24,7 @@ ENDS = 2  # ends of attempts that must name a host before it is bad
 
 
 def place() -> Path:
-    """The file. Raises UserError if there is no home."""
+    """The file. Raises UserError without a home folder."""
     return state_folder() / "bad_nodes.jsonl"
 
 
@@ -58,10 +58,10 @@ def blame(
     for_s: float = DAY_S,
     certain: bool = True,
 ) -> None:
-    """Blame hosts of a site, by a name or a path as in a run, because of this attempt; a user blames without one.
+    """Blame hosts of a site, by a name or a path as in a run, because of this attempt; a user blames without a run.
 
-    If it is not `certain`, they are bad once another attempt blames them, too, within `for_s`. An attempt counts once
-    for each host. Raises SiteError or UserError if the memory cannot be written.
+    Unless the blame is `certain`, they are bad once another attempt blames them, too, within `for_s`. An attempt counts
+    once for each host. Raises SiteError or UserError if the memory cannot be written.
     """
     after, name, now_s = 1 if certain else ENDS, site_name(site), time.time()
     _add([

@@ -1,7 +1,7 @@
 """Blames the hosts that the end of an attempt names, or a check. Whoever records the end or the check calls it.
 
-Two causes of an end speak against a host: a lost host, and a hang of the ranks of one host that the host itself
-explains, since a wrapper there does not answer or a rank waits for a disk. All others do not:
+Two causes of an end speak against a host: the host was lost, or its ranks hung and the host itself explains this: one
+of its wrappers does not answer, or one of its ranks waits for a disk. No other cause does:
 
 - a killed rank, a full memory, a full disk and a time limit follow from what the user asked for;
 - an error of the program, a wrong configuration and a missing image would be the same on every host;
@@ -29,14 +29,14 @@ from torusrun.orchestrator.run.folder.records import End
 from torusrun.orchestrator.run.folder.run_folder import RunFolder
 
 REASONS = {Cause.HOST_LOST: "lost", Cause.HANG: "hung"}
-LARGEST_SHARE = 4  # more than one host of each four: they share a switch, a power supply, or the network
+LARGEST_SHARE = 4  # if more than every fourth host is named, they share a switch, a power supply, or the network
 CHECKED = "found bad"
 
 
 def suspects(end: End, hosts: Sequence[str]) -> tuple[str, ...]:
     """The hosts that the end speaks against, of the `hosts` of the attempt; () if it does not name them.
 
-    An end that names many hosts of the attempt, or all, says that one of them is bad, or a thing that they share.
+    If an end names many hosts of the attempt, or all, the bad part may be something that they share.
     """
     if end.cause not in REASONS or (end.cause is Cause.HANG and not _explains_the_hang(end)):
         return ()
@@ -52,10 +52,7 @@ def _explains_the_hang(end: End) -> bool:
 
 
 def note(run: RunFolder, number: int, end: End) -> None:
-    """Blame the suspects of the end of attempt `number`, if there are any.
-
-    A memory that cannot be written changes nothing about the end: it is left as it is.
-    """
+    """Blame the suspects of the end of attempt `number`. The end stays as it is if the memory cannot be written."""
     named = _named(run, number, end) if end.cause in REASONS else ()
     if not named:
         return
@@ -71,10 +68,7 @@ def ended(run: RunFolder, number: int, end: End, *, wait: bool) -> None:
 
 
 def found_bad(run: RunFolder, number: int, findings: Mapping[str, str]) -> None:
-    """Blame hosts that a check of attempt `number` found bad, with what it found on each: they are bad at once.
-
-    As for `note`, a memory that cannot be written changes nothing.
-    """
+    """Blame the hosts that a check of attempt `number` calls bad, with its findings on each: they are bad at once."""
     _blame(run, number, findings, CHECKED, certain=True)
 
 
@@ -101,10 +95,10 @@ def _for_s(run: RunFolder, number: int) -> float:
 
 
 def _named(run: RunFolder, number: int, end: End) -> tuple[str, ...]:
-    """The hosts that belong to the cause of an end; () if they belong to another one.
+    """The hosts that belong to the cause of an end; () if they belong to another cause.
 
-    A scheduler may know another cause than the job's own record, which named the hosts. Without such a record its
-    supervisor's host may be the lost one: then they are the hosts that left no record of a rank, unless none did.
+    A scheduler may know another cause than the job's own record, which named the hosts. Without such a record the
+    supervisor's host may be lost: then they are the hosts that left no record of a rank, unless no host left any.
     """
     try:
         own = End.read(run.attempt(number).end)

@@ -30,7 +30,7 @@ WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Frozen:
-    """A copy of code, and the state of its source's checkout (None if there is none)."""
+    """A copy of code, and the state of its source's checkout (None for a source without git)."""
 
     source: Path
     checkout: Checkout | None
@@ -63,7 +63,7 @@ def freeze(source: Path, into: Path, leave_out: Sequence[str] = (), secret: Sequ
     """
     selected = select(source, into, leave_out)
     _check_size(selected)
-    found = checkout.describe(selected.source) if selected.tracked else None
+    state = checkout.describe(selected.source) if selected.tracked else None
     unfinished = into.with_name(f".{into.name}")
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -77,14 +77,14 @@ def freeze(source: Path, into: Path, leave_out: Sequence[str] = (), secret: Sequ
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     notes = tuple(selected.notes)
-    return Frozen(selected.source, found, selected.files, copied_bytes, checksum, notes, tuple(names))
+    return Frozen(selected.source, state, selected.files, copied_bytes, checksum, notes, tuple(names))
 
 
 def share(copy: Path, into: Path) -> None:
     """Make the folder `into` with the files of a `copy`, as hard links, so that the removal of one harms no other.
 
-    A program that overwrites such a file would change it for all: so nobody may write to it any more. A file system
-    without hard links gets copies. Raises SiteError if that fails.
+    A program that overwrites such a file would change it for all: so nobody may write to it any more. On a file system
+    without hard links the files are copied. Raises SiteError if that fails.
     """
     with explained(f"{into}: the code cannot be copied here"):
         shutil.copytree(copy, into, symlinks=True, copy_function=_linked)
@@ -97,9 +97,9 @@ def copy_again(copy: Path, into: Path, names: Sequence[str] | None) -> None:
     """
     kept = {part for name in names or () for part in (name, *map(str, Path(name).parents))}
 
-    def left_out(folder: str, found: list[str]) -> list[str]:
-        inside = {name: os.path.relpath(os.path.join(folder, name), copy) for name in found}
-        return [name for name in found if names is not None and inside[name] not in kept]
+    def left_out(folder: str, entries: list[str]) -> list[str]:
+        inside = {name: os.path.relpath(os.path.join(folder, name), copy) for name in entries}
+        return [name for name in entries if names is not None and inside[name] not in kept]
 
     with explained(f"{into}: the code cannot be copied here"):
         shutil.copytree(copy, into, symlinks=True, ignore=left_out, copy_function=_written)
@@ -238,7 +238,7 @@ def _check_size(chosen: SelectedCode) -> None:
 
 
 def _biggest(sizes: Counter[str]) -> list[tuple[str, int]]:
-    """The largest children of the source; for each, the deepest folder or file that holds most of it."""
+    """The largest entries of the source; in place of each, the deepest folder or file that holds most of it."""
     totals: Counter[str] = Counter()
     for name, size in sizes.items():
         parts = name.split(os.sep)

@@ -180,7 +180,7 @@ def _without_what_is_no_code(
     @cache
     def never(folder: str) -> bool:
         path = os.path.join(source, folder)
-        # git may still list files below a folder that became a link
+        # Git may still list files below a folder that became a link.
         return folder in without or folder in links or _never_code(path)
 
     return {
@@ -236,7 +236,7 @@ def unreadable(path: Path, why: str) -> UserError:
 
 
 def refuse_home(code: Path, runs: Path | None) -> None:
-    """Raise UserError for code that is a home folder, is above one or above the folder `runs`, or holds logins."""
+    """Raise UserError for code that is a home folder, lies above a home or the folder `runs`, or holds logins."""
     for home in _homes():
         if home == code or code in home.parents:
             raise _refused(code, "this is your home folder" if home == code else f"it holds your home folder {home}")
@@ -265,12 +265,12 @@ def is_private_key(path: Path, size_bytes: int) -> bool:
 
 def _homes() -> set[Path]:
     """The home folders of this user, by HOME and by the system's list of users."""
-    found = set()
+    homes = set()
     with suppress(UserError):
-        found.add(Path(os.path.realpath(paths.home())))
+        homes.add(Path(os.path.realpath(paths.home())))
     with suppress(KeyError):
-        found.add(Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)))
-    return found - {Path("/")}
+        homes.add(Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir)))
+    return homes - {Path("/")}
 
 
 def _refused(code: Path, why: str) -> UserError:

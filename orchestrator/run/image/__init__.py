@@ -1,1 +1,1 @@
-"""The image of a run: found, built if the site allows it, recorded in the run folder, and verified."""
+"""The image of a run: looked up, built if the site allows it, recorded in the run folder, and verified."""

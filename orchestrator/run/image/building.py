@@ -94,9 +94,9 @@ def prepare(
         return Prepared(convert.name(named), made, options, advice)
     path = image_file.find(source)
     variant = Variant(host_mpi=bool(container.host_mpi), offline=offline)
-    found = preparing.prepare(path, variant, wheelhouse, lock, context=context)
-    options = replace(options, secrets=found.image_file.secrets, secrets_beside=path.parent.absolute())
-    return Prepared(found.image_file.name, found.inputs, options, found.advice)
+    ready = preparing.prepare(path, variant, wheelhouse, lock, context=context)
+    options = replace(options, secrets=ready.image_file.secrets, secrets_beside=path.parent.absolute())
+    return Prepared(ready.image_file.name, ready.inputs, options, ready.advice)
 
 
 def definition(source: str, site: Site, context: Path | None = None) -> tuple[str, tuple[str, ...]]:
@@ -108,9 +108,9 @@ def definition(source: str, site: Site, context: Path | None = None) -> tuple[st
 
 
 def converted(source: str, site: Site, folder: Path, context: Path | None = None) -> tuple[Path, tuple[str, ...]]:
-    """(what is written to the new path `folder`, notes for the user).
+    """(the path of what is written at `folder`, notes for the user).
 
-    Of a Dockerfile it is a folder with its definition and the files it copies, of a user's definition a Dockerfile.
+    A Dockerfile gives a folder with its definition and the files that it copies, a user's definition a Dockerfile.
     Raises UserError for another `source`, or if the path exists.
     """
     path = image_file.find(source)
@@ -133,7 +133,7 @@ def converted(source: str, site: Site, folder: Path, context: Path | None = None
 
 
 def lock_of(source: str, named: str) -> Path:
-    """The lock for a build of the image file at `source`: the named one, else the one beside the image file."""
+    """The lock for a build of the image file at `source`: the `named` file, else the lock beside the image file."""
     return absolute(named) if named else image_file.find(source).with_suffix(".lock")
 
 
@@ -251,8 +251,8 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
                 raise SiteError(f"the build's job {job} was taken back: {status.reason}")
             if status.state.over and End.read(folder / "end.json") is None:
                 limit = f"; it has {LIMIT_S / 3600:g} h: build with --on login, or elsewhere and copy the SIF"
-                said = f"{status.reason} (see {folder}){limit if status.state is State.TIMEOUT else ''}"
-                raise SiteError(f"the build's job {job} ended as {status.state.value}: {said}")
+                why = f"{status.reason} (see {folder}){limit if status.state is State.TIMEOUT else ''}"
+                raise SiteError(f"the build's job {job} ended as {status.state.value}: {why}")
         time.sleep(LOOK_S)
     _pass_on(folder / "job.out", passed, say, final=True)
     if end.state is not State.COMPLETED:
@@ -260,7 +260,7 @@ def _wait(folder: Path, job: str, site: Site, say: Callable[[str], None]) -> Non
 
 
 def _pass_on(output: Path, passed: int, say: Callable[[str], None], *, final: bool = False) -> int:
-    """Pass the lines after the first `passed` to `say`, an unfinished one if `final`; the number of lines now."""
+    """Pass the lines after the first `passed` to `say`, if `final` also an unfinished line; the number of lines now."""
     text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
     lines = (text if final else text[: text.rfind("\n") + 1]).splitlines()
     for line in lines[passed:]:

@@ -29,7 +29,7 @@ FOUND_BY = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME")  # they set w
 
 
 def fitting(plan: Plan, image: Image | None = None) -> Image | None:
-    """The image of a plan, or the given one; None for a run without one. It prints warnings on standard error.
+    """The image of a plan, by default the one that it names; None for a run without an image. It prints warnings.
 
     Raises UserError with all errors.
     """
@@ -37,13 +37,13 @@ def fitting(plan: Plan, image: Image | None = None) -> Image | None:
     if image is None:
         return None
     with busy(f"looking into {image.path}"):
-        found = findings(plan, image)
-    if check.refused(found):
-        raise UserError("\n".join(f"{image.path}: {f}" for f in found if f.severity == "error"))
-    for finding in found:
+        results = findings(plan, image)
+    if check.refused(results):
+        raise UserError("\n".join(f"{image.path}: {finding}" for finding in results if finding.severity == "error"))
+    for finding in results:
         if finding.severity == "warning":
             say(f"{image.path}: {finding}")
-    if unseen := sum(finding.outcome == "could not be looked at" for finding in found):
+    if unseen := sum(finding.outcome == "could not be looked at" for finding in results):
         words = f"{counted(unseen, 'thing')} could not be looked at; `torusrun plan --check` names them"
         say(f"{image.path}: {words}")
     return image
@@ -51,7 +51,7 @@ def fitting(plan: Plan, image: Image | None = None) -> Image | None:
 
 def all_fitting(plan: Plan, known: Mapping[str, Image]) -> dict[str, Image]:
     """The images of all roles of a plan by their names, or those that are `known`; errors are those of `fitting`."""
-    images = {name: fitting(one, known.get(name)) for name, one in of_images(plan).items()}
+    images = {name: fitting(role, known.get(name)) for name, role in of_images(plan).items()}
     return {name: image for name, image in images.items() if image}
 
 

@@ -36,12 +36,9 @@ class Login:
 
 
 def login(site: Site, software: Software | None = None) -> Login:
-    """Load the modules in a separate shell, activate the site's software and then `software`.
-
-    The site's runtime is searched there.
-    """
+    """Load the modules in a separate shell, activate the site's software and then `software`; look for its runtime."""
     environment, after, failed = _environment(site, software or Software())
-    # Pyxis is no program. Where it starts images, one of these may still build them, and look into them.
+    # Pyxis is no program. Where it starts images, a runtime may still build them, and look into them.
     own = None if pyxis.used(site.container.runtime) else site.container.runtime
     try:
         runtime = find(own, environment)
@@ -69,13 +66,13 @@ def _environment(site: Site, software: Software) -> tuple[dict[str, str], str, s
     except SiteError as error:
         return own, did, str(error)
     if done.exit_code:
-        said = in_short(done.stderr.rpartition(MARK)[2]) or f"exit code {done.exit_code}"
-        return own, did, f"`{done.stdout or '; '.join(lines)}`: {said}"
+        why = in_short(done.stderr.rpartition(MARK)[2]) or f"exit code {done.exit_code}"
+        return own, did, f"`{done.stdout or '; '.join(lines)}`: {why}"
     pairs = (entry.partition("=") for entry in done.stdout.split("\0") if "=" in entry)
     return {**{name: value for name, _, value in pairs}, **plain(site.env)}, did, ""
 
 
-def in_short(said: str) -> str:
-    """A program's words in one line, without colours; of a long text its beginning and its end."""
-    words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said).split())
+def in_short(output: str) -> str:
+    """The output of a program in one line, without colours; of a long text its beginning and its end."""
+    words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", output).split())
     return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]} [...] {words[-LONGEST // 2 :]}"

@@ -59,13 +59,13 @@ def all_kept(run: RunFolder, own: str | None = None) -> dict[str, Image]:
 
 def changed(image: Image) -> str | None:
     """How the file of an image has changed, in words; None if it is the same."""
-    # imported late: it is slow, and jobs without an image do not need it
+    # Imported late: the import is slow, and jobs without an image do not need it.
     from torusrun.orchestrator.images.definitions.inputs import file_checksum
 
     reading = f"reading {image.path}, whose checksum is compared"
     with explained(f"{image.path}: the image of this run cannot be read"), busy(reading):
-        found = file_checksum(Path(image.path))
-    return None if found == image.sha256 else f"its SHA-256 is {found}, and was {image.sha256}"
+        checksum = file_checksum(Path(image.path))
+    return None if checksum == image.sha256 else f"its SHA-256 is {checksum}, and was {image.sha256}"
 
 
 def verify(image: Image) -> None:

@@ -68,7 +68,7 @@ def of_plan(plan: Plan) -> Image | None:
 
 
 def _whole(plan: Plan, named: source.NamedImage) -> CachedImage | None:
-    """The image of the cache, None without one. Raises Unusable if its content has changed."""
+    """The image of the cache; None if it is not built. Raises Unusable if its content has changed."""
     entry = newest(named, plan.site)
     if entry and (wrong := cache(plan.site).verify(entry)):
         raise Unusable(str(entry.path), "image-broken", wrong, f"; `{build_command(plan)}` makes it again")
@@ -79,13 +79,13 @@ def _own(place: str) -> Image:
     """The image in a SIF that the run names by its path."""
     try:
         with busy(f"reading {place} for its checksum"):
-            found = file_checksum(Path(place))
+            checksum = file_checksum(Path(place))
     except OSError as error:
         raise Unusable(place, "image-unreadable", f"{place}: the image cannot be read: {error.strerror}") from None
     built = sum_beside(Path(os.path.realpath(place)))
-    if built and (wrong := changed(Path(place), found, built)):
+    if built and (wrong := changed(Path(place), checksum, built)):
         raise Unusable(place, "image-broken", wrong, "; build it again, or copy it again from where it came")
-    return Image(place, found, Path(place).stem)
+    return Image(place, checksum, Path(place).stem)
 
 
 def build_command(plan: Plan) -> str:
@@ -102,11 +102,11 @@ def newest(named: source.NamedImage, site: Site) -> CachedImage | None:
     return cache(site).newest_of(prepare.sources(image_file.find(named.text), bool(site.container.host_mpi)))
 
 
-def container(plan: Plan, image: Image, found: runtime.Runtime) -> ContainerExec:
+def container(plan: Plan, image: Image, starts: runtime.Runtime) -> ContainerExec:
     """How this plan's ranks run in its image. They see the run folder, the training, its data, and the site's binds."""
     site = plan.site.container
     return ContainerExec(
-        found,
+        starts,
         image.path,
         binds(plan, image),
         gpu=gpu(plan),

@@ -20,17 +20,17 @@ KEPT = 8  # searches of this process
 
 
 def best_grids(plan: Plan, hosts: ExpectedHosts, charge: Charge | None = None) -> tuple[Choice, ...]:
-    """The best grids on these hosts, whichever grid the run names. It may use a part of the hosts.
+    """The best grids on these hosts, whichever grid the run names; the run may use a part of the hosts.
 
-    On one node there is one level (`place.placement.grid`). They are for the all-reduce of `charge`, by default for
-    the run's own. Every verb takes them from here, and the same question is searched once. Raises SiteError if the
-    cluster does not have one of the hosts.
+    On one node a grid has one level (`place.placement.grid`). The grids are for the all-reduce of `charge`, by default
+    for the run's own. Every verb calls this function, and the same search is done once. Raises SiteError if the cluster
+    lacks one of the hosts.
     """
     return _searched(hosts.names, hosts.cluster, plan.run.nodes, plan.ranks_per_node, charge or charge_of(plan))
 
 
 def placed(plan: Plan, hosts: ExpectedHosts, grids: Sequence[Choice], charge: Charge | None = None) -> Arrangement:
-    """The order of the hosts for the plan's grid; `grids` are the `best_grids` there, one of which it may be."""
+    """The order of the hosts for the plan's grid, which may be one of `grids`, the `best_grids` on these hosts."""
     dims = plan.grid.dims
     known = next((choice.arrangement for choice in grids if choice.dims == dims), None)
     return known or arrange(dims, hosts.names, plan.ranks_per_node, hosts.cluster, charge=charge or charge_of(plan))
@@ -48,10 +48,10 @@ def with_expected_grid(plan: Plan) -> Plan:
 
 
 def with_grid(plan: Plan, hosts: Sequence[str], cluster: Cluster | None, unknown: str = "") -> Plan:
-    """The plan with the grid for these hosts. It may use a part of them.
+    """The plan with the grid for these hosts, of which the run may use a part.
 
     Without a `cluster`, all hosts are assumed to be below one switch; `unknown` is the reason, by default that the site
-    has no topology. The same hosts give the same grid. Raises SiteError if the cluster does not have one of the hosts.
+    has no topology. The same hosts give the same grid. Raises SiteError if the cluster lacks one of the hosts.
     """
     if plan.has_grid:
         return plan

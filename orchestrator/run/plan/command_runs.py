@@ -33,7 +33,7 @@ NOTHING = "the time of this command is not known: submit it at some sizes first 
 
 
 def command_forecast(plan: Plan) -> ProgramForecast:
-    """The forecast of a plan's command by its finished runs. Raises UserError if there is none."""
+    """The forecast of a plan's command by its finished runs. Raises UserError without such a run."""
     if runs := measured_runs(plan):
         return forecast(runs, plan.ranks)
     raise UserError(NOTHING)
@@ -86,7 +86,7 @@ def _comparable(kept: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
 
 
 def _same_folder(kept: str, own: str) -> bool:
-    """Whether code is from one folder. That of a call from another machine is deleted; only its name is compared."""
+    """Whether code is from one folder. After a call from another machine the folder is gone: its name is compared."""
     return kept == own or (Path(kept).name == Path(own).name and not Path(kept).exists())
 
 

@@ -53,11 +53,11 @@ def check(loaded: Loaded, *, later: bool = False) -> None:
     except UserError as error:
         raise SpecError([loaded.site_problem("scheduler", f"'scheduler': {error}")]) from None
     run, site, folder = loaded.run, loaded.site, loaded.folder
-    found = [(misfit.key, str(misfit)) for misfit in (*misfits(run, site), *_gpus(loaded))]
-    found += fits_command.misfits(run, loaded.marks, folder)
-    found += missing.misfits(run, site, folder, later=later)
-    found += fits_command.unconnected_mpi(run, site, folder, later=later)
-    problems = [loaded.problem(key, message) for key, message in found]
+    wrong = [(misfit.key, str(misfit)) for misfit in (*misfits(run, site), *_gpus(loaded))]
+    wrong += fits_command.misfits(run, loaded.marks, folder)
+    wrong += missing.misfits(run, site, folder, later=later)
+    wrong += fits_command.unconnected_mpi(run, site, folder, later=later)
+    problems = [loaded.problem(key, message) for key, message in wrong]
     problems += [loaded.site_problem(misfit.key, str(misfit)) for misfit in _site_misfits(run, site)]
     problems += _request(loaded)
     if problems:
@@ -79,11 +79,7 @@ def misfits(run: RunSpec, site: Site) -> Iterator[Misfit]:
         yield from _schedule(run.train)
         yield from (Misfit(key, message) for key, message in recipe.complaints(run.train))
     if names_account(site) and not (run.account or site.account):
-        yield Misfit(
-            "account",
-            "'account' is missing: the site names it in its request",
-            "write the account to charge",
-        )
+        yield Misfit("account", "'account' is missing: the site names it in its request", "write the account to charge")
     if run.stop.before_s is not None and run.time_s <= run.stop.before_s:
         yield Misfit("stop.before", f"'stop.before' must be shorter than 'time' ({run.time_s:g}s)")
     elif run.stop.before_s is None and run.time_s <= site.stop_before_s:
@@ -126,7 +122,7 @@ def _staged(run: RunSpec, site: Site) -> Iterator[Misfit]:
 
 
 def _secrets(env: Env) -> Iterator[Misfit]:
-    """Every secret without one source, and those that torusrun itself has to read."""
+    """Every secret without a source or with two, and every secret that torusrun itself has to read."""
     for name, given in secret(env).items():
         yield from _source(f"env.{name}", given)
         if name in NEVER_SECRET:
@@ -172,8 +168,8 @@ def _on_nodes(run: RunSpec, site: Site) -> Iterator[Misfit]:
     if schedulers.get(site.scheduler).traits.one_machine and run.nodes != 1:
         yield Misfit("nodes", "'nodes' must be 1 on a local site: it is this machine", "raise ranks_per_node instead")
     elif family(site.launcher).one_node and run.nodes != 1:
-        one = f"'nodes' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun"
-        yield Misfit("nodes", one)
+        wrong = f"'nodes' must be 1 with the launcher {site.launcher!r}; several nodes take srun or mpirun"
+        yield Misfit("nodes", wrong)
     if program := fits_command.ranks_of_its_own(run, ranks_per_node):
         several = f"{ranks_per_node} of it on each node would collide"
         yield Misfit(
@@ -191,8 +187,8 @@ def _on_nodes(run: RunSpec, site: Site) -> Iterator[Misfit]:
     except ValueError as error:
         yield Misfit("grid", f"'grid': {error} (nodes {run.nodes} x ranks per node {ranks_per_node})")
     if not run.command:
-        for wrong, message, advice in recipe.misfits(run.train, ranks):
-            yield Misfit(wrong, f"{wrong!r} {message}", advice)
+        for key, message, advice in recipe.misfits(run.train, ranks):
+            yield Misfit(key, f"{key!r} {message}", advice)
 
 
 def _schedule(train: Train) -> Iterator[Misfit]:
@@ -277,7 +273,7 @@ def _request(loaded: Loaded) -> Iterator[Problem]:
 
 
 def _unsaid(loaded: Loaded, key: str) -> str:
-    """Why no directive says this key; '' if one does."""
+    """Why no directive of the scheduler says this key; '' if a directive does."""
     site = loaded.site
     traits = schedulers.get(site.scheduler).traits
     if key not in traits.says:

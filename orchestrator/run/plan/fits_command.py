@@ -66,15 +66,16 @@ def misfits(run: RunSpec, written: Collection[str], folder: Path) -> Iterator[tu
 
 
 def ranks_of_its_own(run: RunSpec, ranks_per_node: int) -> str:
-    """The program of a command that starts the ranks of a node itself, if there are several of it on each; else ''.
+    """The program of a command that starts the ranks of a node itself, if each node would start it several times.
 
-    All of them would open the same port, and count their workers alike, unless their options name another one.
+    All of them would open the same port, and count their workers alike, unless their options name another port. '' for
+    any other command.
     """
     words = " ".join(run.command)
-    found = STARTS_RANKS.search(words)
-    if ranks_per_node < 2 or not found or OWN_MEETING.search(words):
+    starter = STARTS_RANKS.search(words)
+    if ranks_per_node < 2 or not starter or OWN_MEETING.search(words):
         return ""
-    return found[1] or found[2]
+    return starter[1] or starter[2]
 
 
 def misfits_of_pattern(pattern: str, key: str = "metrics.pattern") -> Iterator[tuple[str, str]]:
@@ -110,14 +111,14 @@ def unconnected_mpi(run: RunSpec, site: Site, folder: Path, *, later: bool = Fal
 
 
 def _calls_mpi(named: NamedFile) -> str:
-    """The proof that a program calls MPI, in words; '' if there is none."""
+    """The proof that a program calls MPI, in words; '' without a proof."""
     if named.path is None or (named.interpreter and named.interpreter is not PYTHON):
         return ""
     return _imported(named.path) if named.interpreter else _linked(named.path)
 
 
 def _linked(path: Path) -> str:
-    """The MPI library that a dynamic executable loads, by `ldd`, in words; '' if there is none."""
+    """The MPI library that a dynamic executable loads, by `ldd`, in words; '' if it loads none."""
     if of_program(path) is None:
         return ""
     from torusrun.orchestrator.images.checks.answers import family_of, parse_ldd
@@ -126,8 +127,8 @@ def _linked(path: Path) -> str:
         done = process.run(["ldd", path], timeout_s=LDD_S)
     except SiteError:
         return ""
-    found = parse_ldd(str(path), done.stdout, done.exit_code)
-    library = next(filter(family_of, (found.mpi or "", *found.missing)), "")
+    loads = parse_ldd(str(path), done.stdout, done.exit_code)
+    library = next(filter(family_of, (loads.mpi or "", *loads.missing)), "")
     return f"is linked with {library}" if library else ""
 
 

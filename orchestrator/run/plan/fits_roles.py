@@ -91,10 +91,7 @@ def _of_service(run: RunSpec, site: Site, name: str, role: Role, known: Sequence
     if len(role.ready.checks) > 1:
         yield f"{key}.ready", f"'{key}.ready' has {' and '.join(role.ready.checks)}; keep one of them"
     if role.each and (role.ready.checks or role.alive):
-        yield (
-            f"{key}.each",
-            f"'{key}.each': such a program ends by itself; leave out 'ready' and 'alive'",
-        )
+        yield f"{key}.each", f"'{key}.each': such a program ends by itself; leave out 'ready' and 'alive'"
     if role.newest and not role.each:
         yield f"{key}.newest", f"'{key}.newest' needs 'each: checkpoint'"
     yield from misfits_of_pattern(role.metrics.pattern or "", f"{key}.metrics.pattern")

@@ -44,7 +44,7 @@ PLACED = "hosts as placed"
 def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Otherwise | None = None) -> Forecast:
     """The forecast of `plan` on `hosts`, by default on those that the site will probably allocate.
 
-    Without a grid the plan gets the best one there. Raises UserError if no rate is known.
+    Without a grid the plan gets the best grid on these hosts. Raises UserError if no rate is known.
     """
     if plan.run.command:
         raise UserError(NOTHING)
@@ -69,7 +69,7 @@ def forecast_of(plan: Plan, hosts: ExpectedHosts | None = None, otherwise: Other
             network=named or _links(plan),
             communication=replace(communication, placed=communication.placed + _beyond(plan, other)),
             saving=saving(plan, trained),
-            links_error=_links_error(plan, other),
+            links_error=None if other.network else plan.site.measured.links_error,
             recipe=plan.run.train.recipe,
             reading=None if other.workload else _reading(plan),
             points_per_node_hour=plan.site.points_per_node_hour,
@@ -86,7 +86,7 @@ def _trained(plan: Plan, other: Otherwise) -> Workload:
 
 
 def _phases(train: Train, trained: Workload) -> tuple[PhaseSteps, ...]:
-    """The steps of each phase that has steps, with images of its size; one entry if the run has no phases."""
+    """The steps of each phase that has steps, with images of its size; a run without phases has a single phase."""
     phases = [(phase, steps) for phase, steps in Course(train, trained.images).steps_to_come() if steps]
     return tuple(PhaseSteps(phase.batch, steps, _work(phase.view.size, trained)) for phase, steps in phases)
 
@@ -122,12 +122,12 @@ def _on_hosts(plan: Plan, hosts: ExpectedHosts, trained: Workload, backend: Back
 
 
 def _with(plan: Plan, best: tuple[int, ...]) -> Plan:
-    """The plan with its grid, which is the best one if the run leaves it to the job."""
+    """The plan with its grid, which is `best` if the run leaves the choice to the job."""
     return plan if plan.has_grid else replace(plan, chosen=ChosenGrid(Grid(best), "auto"))
 
 
 def _beyond(plan: Plan, other: Otherwise) -> str:
-    """That the run takes more nodes than the shipped network of this name has; '' if it does not, or is of no name."""
+    """That the run takes more nodes than the shipped network of this name has; '' if not, or for another name."""
     name = other.network or plan.run.site
     known = network(name) if name in table("networks") else None
     if known is None or plan.ranks <= known.ranks:
@@ -145,18 +145,13 @@ def _norms_s(layout: Layout, trained: Workload, plan: Plan) -> float:
 
 
 def _links(plan: Plan) -> Network:
-    """The links by the site's file, or as measured there."""
+    """The links by the site's file, or as measured at the site."""
     node, ranks = plan.site.node, plan.ranks_per_node
     intra_node = Level("node", ranks, node.intra_node_bytes_per_s, node.intra_node_latency_us / 1e6)
     if plan.run.nodes == 1:
         return Network((intra_node,))
     network_s = node.inter_node_latency_us / 1e6
     return Network((intra_node, Level("cluster", plan.run.nodes, node.inter_node_bytes_per_s, network_s, ranks)))
-
-
-def _links_error(plan: Plan, other: Otherwise) -> float | None:
-    """The error of links that `torusrun calibrate` measured at the site; None: not measured."""
-    return None if other.network else plan.site.measured.links_error
 
 
 def _reading(plan: Plan) -> InputTime | None:

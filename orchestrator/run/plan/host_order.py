@@ -57,7 +57,7 @@ def _by_the_network(plan: Plan, names: tuple[str, ...]) -> OrderedHosts:
     plan = with_grid(plan, names, known)
     if known is None:
         return OrderedHosts(plan, names)
-    found = arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge_of(plan))
+    arranged = arrange(plan.grid.dims, names, plan.ranks_per_node, known, charge=charge_of(plan))
     allocated = {name.partition(".")[0]: name for name in names}  # the topology may name hosts without their domain
-    hosts = (name if name in names else allocated.get(name.partition(".")[0], name) for name in found.hosts)
+    hosts = (name if name in names else allocated.get(name.partition(".")[0], name) for name in arranged.hosts)
     return OrderedHosts(plan, tuple(hosts))

@@ -27,8 +27,8 @@ def request(
     """The request of the job of an attempt in the folder `attempt`.
 
     The job begins once the jobs `after` ended well and the jobs `after_any` ended. Its name is the run's id, in the
-    queue with the attempt's number: unique, so that it can be found again. A run that keeps going gets an array of jobs
-    of which one runs at a time, or the first of jobs that are submitted in turn.
+    queue with the attempt's number: unique, so that a later client recognizes it. A run that keeps going gets an array
+    of jobs that run one at a time, or the first of jobs that are submitted in turn.
     """
     plan = planned.plan
     has_arrays = schedulers.get(plan.site.scheduler).traits.has_arrays
@@ -58,7 +58,7 @@ def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = N
     """The request for whole nodes of a site, in its words.
 
     `own` are further fields, and the queue and the secrets if they are others than the site's.
-    Raises UserError if the words contain {account} and there is no account.
+    Raises UserError if the words contain {account}, and neither run nor site has an account.
     """
     account = account or site.account
     if names_account(site) and not account:
@@ -97,7 +97,7 @@ def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
 
 
 def all_without_bad_nodes(planned: Sequence[AttemptPlan]) -> list[AttemptPlan]:
-    """As `without_bad_nodes`, for attempts at one site: it takes one query for each queue."""
+    """As `without_bad_nodes`, for attempts at one site, with one query for each queue."""
     if not planned or not (bad := memory.bad(planned[0].plan.run.site)):
         return list(planned)
     site = planned[0].plan.site

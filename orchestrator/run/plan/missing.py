@@ -46,7 +46,7 @@ PROBE = "import sys, importlib.util as u; print('lacks', *(m for m in sys.argv[1
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file that a command names: the program, or the script of an interpreter. `path` is None if PATH has none."""
+    """A file that a command names: the program, or the script of an interpreter. `path` is None if PATH lacks it."""
 
     key: str
     word: str
@@ -65,21 +65,21 @@ def named_files(run: RunSpec, site: Site, folder: Path, *, later: bool = False) 
         if not (run.setup or run.software.given) and (path := _place(program, run, site, folder, later)):
             yield NamedFile("command[0]", program, path)
     elif program and not later and _has_our_path(run, site):
-        found = which(program)
-        yield NamedFile("command[0]", program, Path(found) if found else None)
+        place = which(program)
+        yield NamedFile("command[0]", program, Path(place) if place else None)
     for at, interpreter in _scripts(run.command):
         if path := _place(run.command[at], run, site, folder, later):
             yield NamedFile(f"command[{at}]", run.command[at], path, interpreter)
 
 
 def sees(path: Path, run: RunSpec, site: Site, *, later: bool = False) -> bool:
-    """Whether the ranks will find the same at the absolute `path` as this machine now."""
+    """Whether the absolute `path` is the same for the ranks as for this machine now."""
     if later or site.host or run.image or run.setup or site.setup or run.software.given:
         return False
     if schedulers.get(site.scheduler).traits.one_machine:
         return True
-    there = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
-    point, kind = file_system(Path(os.path.realpath(there)), MOUNTINFO.read_text(errors="surrogateescape"))
+    nearest = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
+    point, kind = file_system(Path(os.path.realpath(nearest)), MOUNTINFO.read_text(errors="surrogateescape"))
     return kind in SHARED and point != "/"  # the root of a diskless machine differs from the nodes' roots
 
 
@@ -165,7 +165,7 @@ def _wrong(named: NamedFile, code: Path) -> str:
 
 
 def _may_be_executed(path: Path) -> bool:
-    """Whether any user may execute it. `os.access` would fail on a noexec mount, but the copy is elsewhere."""
+    """Whether any user may execute a file. `os.access` would fail on a noexec mount, but the copy is elsewhere."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # as in a folder that this user may not search
@@ -174,7 +174,7 @@ def _may_be_executed(path: Path) -> bool:
 
 
 def _data(run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:
-    """An error if a data set is not prepared. In the user's own folder it must be here before the run is submitted."""
+    """An error if a data set is not prepared. In the user's own folder it must exist before the run is submitted."""
     if (path := packed_path(run.train.data)) is None:
         return
     if run.train.data.options.get("root"):
@@ -186,7 +186,7 @@ def _data(run: RunSpec, site: Site, later: bool) -> Iterator[tuple[str, str]]:
 
 
 def _root(run: RunSpec) -> str | None:
-    """The folder of the images, if the data set is in one."""
+    """The folder of the images, if the data set is a folder."""
     root = run.train.data.options.get("root")
     return root if run.train.data.name in OF_FILES and isinstance(root, str) else None
 
@@ -202,7 +202,7 @@ def _named(key: str, place: str | None, run: RunSpec, site: Site, later: bool) -
 
 
 def _image(text: str, folder: Path) -> str:
-    from torusrun.orchestrator.images.definitions import image_file  # a run without an image needs none of it
+    from torusrun.orchestrator.images.definitions import image_file  # a run without an image does not need it
 
     try:
         named = source.parse(source.beside(text, folder))
@@ -249,7 +249,7 @@ def how_to_install(text: str) -> str:
 
 
 def _lacking(python: str, modules: list[str]) -> list[str]:
-    """Those of the modules that a Python does not have; none if it cannot be run here."""
+    """The modules that a Python does not have; none if this Python cannot be run here."""
     if python == sys.executable:
         return [module for module in modules if find_spec(module) is None]
     try:

@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def code(self) -> Path | None:
-        """The folder of the code that is copied at submit; None if there is none."""
+        """The folder of the code that is copied at submit; None if none is copied."""
         return Path(self.run.code) if self.run.code not in (None, NO_CODE) else None
 
     @property

@@ -21,8 +21,8 @@ def of_service(plan: Plan, role: Role) -> Plan:
 def of_images(plan: Plan) -> dict[str, Plan]:
     """For each image of a run's roles, by its name, the plan of the first role in it; the run itself comes first."""
     plans = [plan, *(of_service(plan, role) for role in services(plan.run).values())]
-    found: dict[str, Plan] = {}
-    for one in plans:
-        if one.run.image:
-            found.setdefault(one.run.image, one)
-    return found
+    first_in: dict[str, Plan] = {}
+    for role in plans:
+        if role.run.image:
+            first_in.setdefault(role.run.image, role)
+    return first_in

@@ -101,8 +101,8 @@ def beside_ranks(run: RunSpec, site: Site, name: str) -> tuple[tuple[tuple[int, 
 
 def cores(run: RunSpec, site: Site, name: str) -> tuple[int, ...]:
     """The cores of a node to which the ranks of a role are bound, if the job has them all; () if they are not bound."""
-    there = [(other, near) for other in together(run, site, name) for near in beside_ranks(run, site, other)]
-    shares = [share([near for _, near in there], at) for at, (other, _) in enumerate(there) if other == name]
+    ranks = [(other, near) for other in together(run, site, name) for near in beside_ranks(run, site, other)]
+    shares = [share([near for _, near in ranks], at) for at, (other, _) in enumerate(ranks) if other == name]
     return tuple(sorted({core for own in shares for core in own}))
 
 

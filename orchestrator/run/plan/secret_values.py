@@ -34,15 +34,15 @@ def _text(key: str, path: Path, code: Path | None) -> str:
         raise UserError(f"{key!r}: {path} is in {code}, which is copied with the run; move it to another folder")
     try:
         with open(private.open_regular(path), "rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             content = file.read(4 * LONGEST_VALUE + 1)
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"{key!r}: {path}: cannot be read: {why}") from None
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise UserError(f"{key!r}: {path} belongs to another user; copy it to a file of yours")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         own = path.is_relative_to(os.path.realpath(home()))  # others may need a file elsewhere, as /etc/passwd
         mend = f"close it: chmod 600 {shlex.quote(str(path))}" if own else "write it into a file that only you can read"
         raise UserError(f"{key!r}: {path} is open to other users; {mend}")

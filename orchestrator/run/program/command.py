@@ -71,15 +71,15 @@ def program(plan: Plan, run: RunFolder, attempt: Attempt, entry: str) -> Program
 
 
 def _python_path(plan: Plan, directory: Path, entry: str) -> str:
-    """The user's PYTHONPATH, with relative entries below the code, or else the job's; then `entry`.
+    """The user's PYTHONPATH, with relative parts below the code, or else the job's; then `entry`.
 
-    The job's has what was sent to a login node, for our Python: the command's may have other versions of it.
+    The job's names packages that were sent to a login node for our Python: the command may need other versions.
     """
     own = plan.environment.get("PYTHONPATH")
     if own is None:
         inherited = "" if plan.run.image else without_sent(absolute_only(os.environ.get("PYTHONPATH", "")))
         return os.pathsep.join(filter(None, (inherited, entry)))
-    return os.pathsep.join([*(str(directory / entry) for entry in own.split(os.pathsep)), entry])
+    return os.pathsep.join([*(str(directory / part) for part in own.split(os.pathsep)), entry])
 
 
 def working_directory(plan: Plan, run: RunFolder, attempt: Attempt) -> Path:

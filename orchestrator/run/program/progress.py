@@ -239,7 +239,7 @@ def pattern_of(pattern: str | None, *, by_checkpoint: bool) -> str:
 def _number(text: str | None) -> int | float | None:
     """The number at the beginning of a text: 0.53 of `0.53,`, 10 of `10/100`, 2400 of `2,400` and 1200 of `1.2k`.
 
-    None if there is none, or if it can be read as two numbers.
+    None for a text without a number, or whose digits can be read as two numbers.
     """
     text = (text or "").strip()
     match = GROUPED.match(text)

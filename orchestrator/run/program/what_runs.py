@@ -1,6 +1,6 @@
 """The program of every rank of an attempt, as a value: how to start and stop it, and the meaning of its exit codes.
 
-The supervisor makes it and writes it into the attempt's launch.json. Each rank's wrapper reads it there, and adds the
+The supervisor makes it and writes it into the attempt's launch.json. Each rank's wrapper reads it, and adds the
 environment that torchrun gives its workers, so that programs written for it run unchanged.
 
 Source of the names: the PyTorch documentation, "torchrun (Elastic Launch)", section "Environment Variables". torchrun
