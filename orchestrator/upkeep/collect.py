@@ -81,7 +81,7 @@ def _partial_copy(beside: Below, name: str, of: str) -> Iterator[Below]:
 
 def _copy_chosen(run: RunFolder, into: Below, only: Sequence[Pattern], say: Say) -> set[str]:
     """Copy the files of a run that these patterns choose; the copies. Raises UserError if there are none, OSError."""
-    chosen, used = patterns.found_in(run, only), set[Pattern]()
+    chosen, used = [patterns.meant(run, pattern) for pattern in only], set[Pattern]()
 
     def wanted(path: str) -> bool:
         matching = {pattern for pattern in chosen if pattern.chosen(path)}

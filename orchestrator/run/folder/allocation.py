@@ -54,7 +54,7 @@ class KeeperState:
 
 @dataclass(frozen=True)
 class AskedOf:
-    """A request to the keeper: to start an attempt, or to end the one that does not end by itself."""
+    """A request to the keeper: to start an attempt, or to end an attempt that does not end by itself."""
 
     attempt: Attempt
     kill: bool = False
@@ -70,7 +70,7 @@ def keeper_state(attempt: Attempt) -> KeeperState | None:
 
 
 def make(run: RunFolder, idle_s: float) -> None:
-    """Mark an unfinished run as one that holds an allocation, until no attempt has run in it for `idle_s`."""
+    """Note in an unfinished run that it holds an allocation, until no attempt has run in it for `idle_s`."""
     write_json(run.hold, {"schema": 1, "idle_s": idle_s})
     of(run.folder).inbox.mkdir(mode=0o700)
 
@@ -103,7 +103,7 @@ def of(held: Path | str) -> Attempt:
 
 
 def until_s() -> float | None:
-    """When the allocation around this process ends (of time.time()); None if there is none."""
+    """When the held allocation around this process ends (of time.time()); None outside of one."""
     folder = os.environ.get(VARIABLE)
     state = keeper_state(Attempt(Path(folder))) if folder else None
     return state.until_s if state else None
@@ -140,7 +140,7 @@ def is_asked(held: Attempt, attempt: Attempt) -> bool:
 
 
 def take(inbox: Path) -> Iterator[AskedOf]:
-    """The requests in an inbox, oldest first. Each is removed when the caller asks for the next one.
+    """The requests in an inbox, oldest first. Each is removed when the caller asks for the next.
 
     Any other file, or another user's request, is removed and left out.
     """

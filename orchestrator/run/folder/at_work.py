@@ -19,8 +19,8 @@ from torusrun.training.reporting.heartbeat import DOING
 
 BEAT_BYTES = 128  # of its file, whatever it says
 HOST_PULSE_S = 2.0  # at least, between the signs of life that one rank of each host gives
-HOSTS_PER_S = 50  # that give one
-TIMES_USUAL = 1.2  # as long as the others computes a slow rank, at least
+HOSTS_PER_S = 50  # that give a sign
+TIMES_USUAL = 1.2  # a slow rank computes at least so many times as long as the others
 MOST_SLOW = 8  # ranks or hosts in a record
 Amount = Annotated[float, Limits(at_least=0)]
 Count = Annotated[int, Limits(at_least=0)]
@@ -37,7 +37,7 @@ class _Kept:
 
     @classmethod
     def read(cls: type[R], path: Path) -> R | None:
-        """The record in `path`; None if there is none, or if it is damaged."""
+        """The record in `path`; None if it is missing or damaged."""
         try:
             return read_record(path, cls)
         except SiteError:
@@ -52,7 +52,7 @@ class Beat(_Kept):
     step: Count
 
     def write(self, path: Path) -> None:
-        """Write the record over the former one, without new space on the disk: it may be full. Errors are ignored."""
+        """Write the record over the former record, without new space on a disk that may be full. Errors are ignored."""
         with contextlib.suppress(OSError):
             descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT, READABLE)
             try:
@@ -62,7 +62,7 @@ class Beat(_Kept):
 
 
 def host_pulse_s(hosts: int) -> float:
-    """The seconds between two signs of life of each of some hosts."""
+    """The seconds between two signs of life of a host, if the job has so many hosts."""
     return max(HOST_PULSE_S, hosts / HOSTS_PER_S)
 
 
@@ -81,10 +81,10 @@ class GpuLoad:
 class RankSteps:
     """The steps of a rank since its last report. It reported `step` at `told_s`.
 
-    `step_s` and `largest_s` are the mean and the longest time of one step. `waited` is the share of that time in which
+    `step_s` and `largest_s` are the mean and the longest time of a step. `waited` is the share of that time in which
     the rank waited for others; None if only a wait for a GPU could measure it. `read` is the share in which it waited
     for its samples; None if unknown. `recent_s` is the median time of a step without waiting over the newest
-    `recent_steps` steps; None before there are enough.
+    `recent_steps` steps; None before they are enough.
     """
 
     rank: Count
@@ -145,7 +145,7 @@ class Slow(_Kept):
 
 
 def slow_ranks(steps: Mapping[str, Sequence[RankSteps]]) -> Slow | None:
-    """The slow ranks, from the reports of the ranks of each host; None if there are none.
+    """The slow ranks, from the reports of the ranks of each host; None if no rank is slow.
 
     Each rank is compared with the median of the others. Ranks without a report over enough steps are left out.
     """

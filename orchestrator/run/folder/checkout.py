@@ -43,7 +43,7 @@ class Checkout:
 
 
 def describe(folder: Path, secret: Collection[str] = ()) -> Checkout | None:
-    """The checkout that contains `folder`; None if there is none, it is another user's, or it has no commit.
+    """The checkout that contains `folder`; None without a checkout of this user that has a commit.
 
     The diff quotes none of the files `secret`, and none whose name says that it holds secrets: it names them.
     """
@@ -68,7 +68,7 @@ def describe(folder: Path, secret: Collection[str] = ()) -> Checkout | None:
 def _names(status: str) -> tuple[list[list[str]], list[str]]:
     """(the changed files, those that git does not track), relative to the checkout, in an answer to STATUS.
 
-    A changed file has its name and, if it was renamed, its former one.
+    A changed file has its name and, if it was renamed, its former name.
     """
     changed: list[list[str]] = []
     untracked: list[str] = []
@@ -110,7 +110,7 @@ def listed(folder: Path) -> list[str]:
 
 
 def nearest(folder: Path) -> Path | None:
-    """The nearest folder with a checkout, from `folder` upwards; None if there is none."""
+    """The nearest folder with a checkout, from `folder` upwards; None without a checkout."""
     return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
 
 

@@ -16,9 +16,9 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", "unfinished")
 BESIDE = (".log", ".txt", ".out", ".err", ".csv", ".json", ".jsonl", ".yaml", ".yml", ".lock", ".pid", ".md", ".png")
 EVENTS = "tfevents"  # in the names of TensorBoard's files
 SHARD, METADATA = ".distcp", ".metadata"  # of torch.distributed.checkpoint
-NEWEST = 4  # entries that are read: a pointer to the newest one, as `latest`, is written after it
-MOST_FILES = 64  # of each that are read
-MOST_LOOKED = 10_000  # files of one whose sizes are read
+NEWEST = 4  # entries that are read: a pointer to the newest checkpoint, as `latest`, is written after it
+MOST_FILES = 64  # of each entry that are read
+MOST_LOOKED = 10_000  # files of a checkpoint whose sizes are read
 BLOCK_BYTES = 65_536
 BLOCKS = 8  # of a file, that are read
 
@@ -26,7 +26,7 @@ BLOCKS = 8  # of a file, that are read
 def finished(folder: Path) -> list[Path]:
     """The entries of a folder, newest change first, without those that are hidden, torn or have an UNFINISHED suffix.
 
-    Logs and the like count only if there is nothing else.
+    Logs and the like count only if the folder has nothing else.
     """
     dated = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -41,7 +41,7 @@ def finished(folder: Path) -> list[Path]:
 
 
 def _lacks_metadata(checkpoint: str) -> bool:
-    """Whether shards of torch.distributed.checkpoint are in it without `.metadata`, which is written after them.
+    """Whether a checkpoint has shards of torch.distributed.checkpoint without `.metadata`, which is written after them.
 
     Lightning and Accelerate save so with FSDP, the latter in a folder for the model and another for the optimizer.
     """
@@ -56,14 +56,14 @@ def _is_beside(name: str) -> bool:
 
 
 def newest(folder: Path) -> Path | None:
-    """The entry of `finished` that was changed last; None if there is none."""
+    """The entry of `finished` that was changed last; None without an entry."""
     return next(iter(finished(folder)), None)
 
 
 def content(folder: Path) -> str:
     """A checksum of the checkpoints in a folder: their names, and sizes and a sample of the bytes of the newest few.
 
-    A program that only touches one of these few leaves it the same. '' without checkpoints.
+    It stays the same if a program only touches these few. '' without checkpoints.
     """
     kept = finished(folder)
     digest = hashlib.sha256("\0".join(sorted(path.name for path in kept)).encode(errors="surrogateescape"))

@@ -56,11 +56,11 @@ def alone(run: RunFolder, wait_s: float = WAIT_S) -> Iterator[None]:
 
 
 class Superseded(SiteError):
-    """A newer attempt of the run has begun: this one must not train any more."""
+    """A newer attempt of the run has begun: this attempt must not train any more."""
 
 
 def take(run: RunFolder, number: int) -> None:
-    """Make attempt `number` the run's current one. Raises Superseded if a newer one is, SiteError for a bad disk."""
+    """Make attempt `number` the current one. Raises Superseded if a newer attempt is, SiteError for a bad disk."""
     with explained(f"{run.current}: cannot be written"):
         descriptor = file_lock.opened(run.current)
         try:
@@ -120,7 +120,7 @@ def wake(attempt: Attempt) -> None:
 
 
 def end_holders(attempt: Attempt, grace_s: float) -> bool:
-    """End the attempt's processes on this host, by SIGTERM and after `grace_s` by SIGKILL; whether no other is left."""
+    """End the attempt's processes on this host, by SIGTERM, after `grace_s` by SIGKILL; whether no holder is left."""
     if grace_s and _send(attempt, signal.SIGTERM):
         wake(attempt)
         _released(attempt, grace_s)
@@ -130,7 +130,7 @@ def end_holders(attempt: Attempt, grace_s: float) -> bool:
 def holders(attempt: Attempt) -> str:
     """The processes that hold the lock: this user's here, as 'process 4711 on node1 (stopped)', and ranks elsewhere.
 
-    A stopped process holds it for ever: it handles no request to end. Without either, the file that is locked.
+    A stopped process holds the lock for ever: it handles no request to end. If both are unknown, the locked file.
     """
     from torusrun.orchestrator.run.folder.attempt_folders import recorded  # imported late: ranks do not need it
 
@@ -151,7 +151,7 @@ def _here(attempt: Attempt) -> Sequence[int]:
 
 
 def _send(attempt: Attempt, number: signal.Signals) -> bool:
-    """Send a signal to the processes of this host; whether there are any.
+    """Send a signal to the attempt's processes on this host; whether it has any here.
 
     A request to end reaches a rank's wrapper, which has the program stop in its own way.
     """

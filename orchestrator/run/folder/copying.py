@@ -151,7 +151,7 @@ def copy_file(source: int, target: Below, name: str) -> None:
 
 
 def _is_copied(source: int, size_bytes: int, target: Below, name: str) -> bool:
-    """Whether the file `name` has the content of an open file. What both files never wrote is not read."""
+    """Whether the file `name` has the content of an open file. Holes of both files are not read."""
     try:
         copy = target.open(name)
     except OSError:
@@ -178,7 +178,7 @@ def _either_written(first: int, second: int, start: int) -> int | None:
 
 
 def written(descriptor: int, start: int) -> int | None:
-    """The first offset from `start` on with data; None if there is none.
+    """The first offset from `start` on with data; None if only a hole follows.
 
     Holes of a sparse file are skipped: they can be larger than any disk.
     """

@@ -1,4 +1,4 @@
-"""The events of a run: one class per event of the ledger, and how to write and read each.
+"""The events of a run: a class for each kind of event in the ledger, and how to write and read them.
 
 The fields of a class are the keys of its line, beside `t` (time.time()), `event` (the kind) and `attempt`. A field at
 its default is not written.
@@ -38,7 +38,7 @@ class Changes:
     memory_bytes: Annotated[int, Limits(at_least=1)] | None = None  # of a node
 
     def then(self, later: Changes) -> Changes:
-        """These changes followed by `later` ones: the later value counts, and excluded hosts stay excluded."""
+        """These changes followed by `later` changes: the later value counts, and excluded hosts stay excluded."""
         return Changes(
             self.time_s if later.time_s is None else later.time_s,
             self.nodes if later.nodes is None else later.nodes,
@@ -72,10 +72,10 @@ class Submitting(Event):
     resumes: str | None = None  # the checkpoint from which the attempt continues; None is step 0
     changes: Changes = field(default_factory=Changes)
     held_in: str = ""  # the folder of the held allocation in which the attempt runs: no scheduler gets a job
-    follows: int = 0  # the attempt whose job submits or begins this one; 0 if a client does
+    follows: int = 0  # the attempt whose job submits or begins this attempt; 0 if a client does
     by: str = ""  # the name of the job that begins the attempt itself; '' if the attempt is submitted
     jobs: int = 0  # that work for the run one after the other; 0 if it does not keep going
-    in_turn: bool = False  # each of them is submitted by itself, after the one before: `name`, `name`.1, `name`.2 ...
+    in_turn: bool = False  # each job is submitted by itself, to begin after the job before: `name`, `name`.1 ...
     resumes_content: str = ""  # a checksum of a command's checkpoints, and of what is judged (checkpoints.py)
     task: Annotated[int, Limits(at_least=0)] | None = None  # its number in the array of a sweep, whose name is `name`
     left_out: Mapping[str, str] = field(default_factory=dict)  # the bad hosts that its request leaves out, with reasons
@@ -84,7 +84,7 @@ class Submitting(Event):
 
 @dataclass(frozen=True)
 class Submitted(Event):
-    """The scheduler accepted the job. `looked_up`: its answer was lost, and the job was found by its name."""
+    """The scheduler accepted the job. `looked_up`: its answer was lost, and the job was recognized by its name."""
 
     kind = "submitted"
     job: JobId
@@ -94,7 +94,7 @@ class Submitted(Event):
 
 @dataclass(frozen=True)
 class JobAdded(Event):
-    """The scheduler accepted a further job for the run, which begins after the one that was accepted before it."""
+    """The scheduler accepted a further job for the run, which begins after the job that was accepted before it."""
 
     kind = "job_added"
     job: JobId
@@ -133,7 +133,7 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class LeftOut(Event):
-    """The preflight found these hosts bad, and the attempt continues without them."""
+    """The preflight calls these hosts bad, and the attempt continues without them."""
 
     kind = "left_out"
     hosts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The ways in which an attempt can end, each with a cause and a sentence, and the end that is made of one."""
+"""The ways in which an attempt can end, each with a cause and a sentence, and the end that is made of a way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torusrun.orchestrator.base.states import Cause
 from torusrun.orchestrator.run.folder.records import End, RankEnd
 from torusrun.training.counted import all_of, first_of
 
-if TYPE_CHECKING:  # `status` needs none
+if TYPE_CHECKING:  # `status` needs no placement
     from torusrun.orchestrator.place.placement.mapping import Placement
 
 MOST_IN_WORDS = 8
@@ -36,7 +36,7 @@ class How(Enum):
 
     The sentence names all ranks {all}, the ranks concerned {who} or {first}, the hosts concerned {places}, the end of
     a rank's process {rank}, the last step {at}, the last line of a rank or of the launcher {said}, and the first rank
-    that noticed {witness}. Its other fields are evidence.
+    that noticed the end {witness}. Its other fields are evidence.
     """
 
     ALL_WELL = Cause.DONE, "{all} ended well"

@@ -23,7 +23,7 @@ from torusrun.training.counted import counted
 from torusrun.training.recipe.near import did_you_mean
 
 LOCK_S = 10.0  # a process that removes runs holds the lock briefly, unless it was stopped
-YOUNG_S = 120.0  # a younger link stays; NFS caches for up to 60 s that a file is not there (nfs(5), acdirmax)
+YOUNG_S = 120.0  # a younger link stays; NFS caches for up to 60 s that a file does not exist (nfs(5), acdirmax)
 COUNTED_BACK = re.compile(r"([^/]+?)~(\d{1,6})")
 MOST_NAMED = 8  # runs in an error
 ANYBODY = -1  # no user has this number
@@ -31,7 +31,7 @@ PARTS = ("plan.json", "ledger.jsonl", "attempts")  # any of these makes a folder
 
 
 def place() -> Path:
-    """The folder of links. Raises UserError if there is no home."""
+    """The folder of links. Raises UserError without a home folder."""
     return state_folder() / "runs"
 
 
@@ -55,7 +55,7 @@ def forget(run: RunFolder) -> None:
         return
     if run.sweep and not any(run.sweep.glob(f"*{run.sweep.name}.*")):  # it was the last member
         _remove(run.sweep)
-    if made_ns(run) is not None:  # else the link is that of another run, of which this folder is a copy
+    if made_ns(run) is not None:  # else the link names another run, of which this folder is a copy
         (place() / run.run_id).unlink(missing_ok=True)
 
 
@@ -78,7 +78,7 @@ def forget_sweep(members: Sequence[RunFolder]) -> None:
 
 
 def runs() -> list[RunFolder]:
-    """This user's runs, oldest first, with damaged ones. Runs whose folders are gone are left out, and cleaned up.
+    """This user's runs, oldest first, damaged or not. Runs whose folders are gone are left out, and cleaned up.
 
     For runs that are known to be over (settled.py), it does not check whether the folder exists.
     """
@@ -102,11 +102,11 @@ def runs() -> list[RunFolder]:
 
 
 def made_ns(run: RunFolder) -> int | None:
-    """When a run was made (of its link, in ns); None for a folder that is not the one in the index."""
+    """When a run was made (of its link, in ns); None for a folder that the index does not name."""
     try:
         link = place() / run.run_id
         return link.lstat().st_mtime_ns if os.readlink(link) == str(run.folder) else None
-    except (OSError, UserError):  # without a home there is no index
+    except (OSError, UserError):  # without a home folder the user has no index
         return None
 
 
@@ -124,7 +124,7 @@ def find(word: str, known: Sequence[RunFolder] | None = None) -> RunFolder:
     """The run that `word` names: an id, its beginning, 'last', or, with a slash, a folder; `known` are all runs.
 
     'mine~1' is the run before the newest of those whose ids begin so, 'mine~0' the newest.
-    A word without a slash never names a folder: another user could have made one in the working directory.
+    A word without a slash never names a folder: another user could have made it in the working directory.
     Raises UserError if no run or several runs match.
     """
     if "/" in word:
@@ -246,7 +246,7 @@ def _clean(gone: list[RunFolder]) -> None:
 
 
 def _is_long_gone(run: RunFolder) -> bool:
-    """Whether a run is gone, and was not just made by another login node: NFS caches that its folder is not there.
+    """Whether a run is gone, and was not just made by another login node: NFS caches that its folder does not exist.
 
     Both times are the file server's. Raises OSError.
     """

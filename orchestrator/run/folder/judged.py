@@ -1,7 +1,7 @@
-"""The checkpoints of a run that a role judges, one by one: which are complete, which comes next, and which it judged.
+"""The checkpoints of a run that a role judges: which are complete, which comes next, and which it has judged.
 
-A checkpoint of our training, or of `torusrun.Checkpoints`, is complete with its manifest. Another one is once it has
-not changed for SETTLED_S, or the main role is over.
+A checkpoint of our training, or of `torusrun.Checkpoints`, is complete with its manifest; any other checkpoint once it
+has not changed for SETTLED_S, or the main role is over.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CompleteCheckpoint:
 
 
 class ToJudge:
-    """The checkpoints in `folder` for one role, whose judgements the file `record` keeps over attempts."""
+    """The checkpoints in `folder` for a role, whose judgements the file `record` keeps over attempts."""
 
     def __init__(
         self, folder: Path, record: Path, *, newest: bool = False, clock: Callable[[], float] = time.monotonic
@@ -82,7 +82,7 @@ class ToJudge:
             status = os.lstat(path)
         except OSError:
             return None
-        # What is judged may have its results written into it: a folder is known by its inode alone.
+        # A role may write its results into the checkpoint: a folder is known by its inode alone.
         version = str(status.st_ino) if path.is_dir() else f"{status.st_mtime_ns}.{status.st_size}"
         checkpoint = CompleteCheckpoint(path, version, int(named[-1]) if (named := STEP.findall(path.name)) else None)
         if over or not self._is_new(checkpoint):
@@ -114,9 +114,9 @@ def _is_pointer(path: Path, names: set[str]) -> bool:
 
 @contextlib.contextmanager
 def kept(checkpoint: CompleteCheckpoint) -> Iterator[bool]:
-    """Keep a checkpoint of our training, which removes old ones, as long as it is judged; False if it is gone.
+    """Keep a checkpoint as long as it is judged, although our training removes old checkpoints; False if it is gone.
 
-    Those who remove one lock it (training/checkpoint/store.py). Without locks it may go at any time.
+    Whoever removes a checkpoint locks it (training/checkpoint/store.py). Without locks it may go at any time.
     """
     try:
         descriptor = open_regular(checkpoint.path / STATE)

@@ -1,4 +1,4 @@
-"""The file of a run with the values of its secret variables. It is the only one that holds them.
+"""The file of a run with the values of its secret variables. No other file holds them.
 
 Every rank's wrapper reads it. A container's shell reads it too, for values that the runtime cannot carry.
 """
@@ -17,13 +17,13 @@ LARGEST_BYTES = 1 << 24
 
 
 def keep(run: RunFolder, values: Mapping[str, str]) -> None:
-    """Write the values, if there are any, for the user alone. Raises OSError."""
+    """Write the values, if the run has any, for the user alone. Raises OSError."""
     if values:
         private.write_bytes(run.secrets, exported(values).encode())
 
 
 def kept(run: RunFolder, names: Collection[str]) -> dict[str, str]:
-    """The values of the variables `names`. Raises SiteError if one is missing."""
+    """The values of the variables `names`. Raises SiteError if a value is missing."""
     if not names:
         return {}
     values = all_of(run)

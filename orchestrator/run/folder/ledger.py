@@ -69,7 +69,7 @@ def _event(line: bytes) -> Event | None:
 
 
 def last(events: Sequence[Event], kind: type[E], attempt: int) -> E | None:
-    """The newest event of a kind in an attempt; None if there is none."""
+    """The newest event of a kind in an attempt; None if it has none."""
     return next((e for e in reversed(events) if isinstance(e, kind) and e.attempt == attempt), None)
 
 

@@ -65,20 +65,20 @@ class Recorder:
 
 
 class LogTimes:
-    """The times of one log, read along with its lines. Sizes and times that decrease are skipped."""
+    """The times of a log, read along with its lines. Sizes and times that decrease are skipped."""
 
     def __init__(self, log: Path) -> None:
         self._index = index_of(log)
         self._read_bytes = 0
         self._left = b""
-        self._records: list[tuple[float, int]] = []  # read but not used yet, the next one last
+        self._records: list[tuple[float, int]] = []  # read but not used yet, the next last
         self._newest: tuple[float, int] | None = None  # the newest used record
 
     def when(self, end: int, written_s: float) -> tuple[float | None, int]:
         """(the time by which the log had `end` bytes, its size at that time). `end` must not decrease between calls.
 
-        Bytes that the index does not cover existed when the log was last written, at `written_s`. The time is None if
-        there is no index.
+        Bytes that the index does not cover existed when the log was last written, at `written_s`. The time is None
+        without an index.
         """
         while self._newest is None or self._newest[1] < end:
             while not self._records and self._read():
@@ -96,7 +96,7 @@ class LogTimes:
         return max(self._newest[0], written_s), sys.maxsize
 
     def _read(self) -> bool:
-        """Read the next block of the index; whether there was one."""
+        """Read the next block of the index; whether it had one."""
         try:
             with open(open_kept(self._index), "rb") as file:
                 block = os.pread(file.fileno(), BLOCK_BYTES, self._read_bytes)

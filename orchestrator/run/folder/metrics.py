@@ -18,7 +18,7 @@ LARGEST_LINE = 1 << 20  # a longer line is read in pieces, each of which is dama
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """All metrics in order, one after another, so that they are not held together. Raises as `read` does."""
+    """All metrics in order, one after another, so that they are not in memory together. Raises as `read` does."""
     try:
         with open(open_regular(path), "rb") as file:
             if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
@@ -82,5 +82,5 @@ def _is_number(value: object) -> bool:
 
 
 def newest(rows: list[dict[str, Any]], *kinds: str) -> dict[str, Any] | None:
-    """The last row of any of these events; None if there is none."""
+    """The last row of any of these events; None if no row is."""
     return next((row for row in reversed(rows) if row.get("event") in kinds), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -17,7 +16,7 @@ OF_CHECKPOINTS, LAST = "checkpoints", "last"
 
 @dataclass(frozen=True)
 class Pattern:
-    """A path relative to a run folder, in which * and ? stand for a part of one name.
+    """A path relative to a run folder, in which * and ? stand for a part of a name.
 
     Without a slash it is a name at any depth, unless it is `from_top`.
     """
@@ -51,7 +50,7 @@ class Pattern:
 
 
 def parse(text: str) -> Pattern:
-    """A pattern. Raises UserError for one that leads out of the run folder, or names a hidden file."""
+    """The pattern in a text. Raises UserError if it leads out of the run folder, or names a hidden file."""
     parts = tuple(part for part in text.strip().split("/") if part not in ("", "."))
     if not parts:
         raise UserError(f"{shown(text)} names no file: write a path in the run's folder, as in checkpoints/last")
@@ -67,15 +66,11 @@ def parse_list(text: str) -> tuple[Pattern, ...]:
     return tuple(map(parse, text.split(","))) if text else ()
 
 
-def found_in(run: RunFolder, patterns: Sequence[Pattern]) -> tuple[Pattern, ...]:
-    """The patterns, with the newest complete checkpoint in place of 'checkpoints/last', unless an entry has this name.
+def meant(run: RunFolder, pattern: Pattern) -> Pattern:
+    """The pattern, with the newest complete checkpoint in place of 'checkpoints/last', unless an entry has this name.
 
-    Raises UserError if there is none.
+    Raises UserError if the run has no complete checkpoint.
     """
-    return tuple(_meant(run, pattern) for pattern in patterns)
-
-
-def _meant(run: RunFolder, pattern: Pattern) -> Pattern:
     if not pattern.names_by_word or (run.checkpoints / LAST).exists():
         return pattern
     complete = newest_complete(run.checkpoints)

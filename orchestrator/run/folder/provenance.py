@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.folder import checkout
 
 PACKAGES = ("torch", "numpy", "scikit-learn", "submitit", "pyyaml", "jinja2")
 COMPUTING = ("torch", "numpy", "scikit-learn")
-REPRODUCES = "reproduces"  # the id of the run that this one repeats
+REPRODUCES = "reproduces"  # the id of the run that this run repeats
 
 
 def gather(
@@ -45,7 +45,7 @@ def gather(
 
 
 def other_versions(before: Mapping[str, Any]) -> list[str]:
-    """What has another version here than in a run's provenance, of all that results may depend on."""
+    """The software on which results may depend, and which has another version here than in a run's provenance."""
     packages = before.get("packages")
     known = packages if isinstance(packages, dict) else {}
     then = {"torusrun": before.get("torusrun"), "Python": before.get("python"), **{k: known.get(k) for k in COMPUTING}}

@@ -56,7 +56,7 @@ ASKS = {
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank's process ended: an exit code, or a signal, or an `error` before it could start.
+    """How a rank's process ended: an exit code, or a signal, or an `error` before it could start.
 
     `told` says that it received a request to end before it ended: then it is not the cause.
     """
@@ -187,7 +187,7 @@ class End:
 
     @classmethod
     def read(cls, path: Path) -> End | None:
-        """The end in `path`; None if there is none yet. Raises SiteError if it is damaged or its state is unknown."""
+        """The end in `path`; None if it is not written yet. Raises SiteError if it is damaged or its state unknown."""
         kept = read_object(path)
         if kept is None:
             return None
@@ -199,7 +199,7 @@ class End:
 
     @classmethod
     def readable(cls, path: Path) -> End | None:
-        """The end in `path`; None if there is none yet, or it cannot be read."""
+        """The end in `path`; None if it is not written yet, or cannot be read."""
         with contextlib.suppress(SiteError):
             return cls.read(path)
         return None
@@ -210,7 +210,7 @@ Ending = TypeVar("Ending", End, Status)
 
 def no_room(folder: Path) -> bool:
     """Whether the disk of a folder is nearly full."""
-    import shutil  # this and its like import what `status` has no use for
+    import shutil  # imported late: `status` rarely needs it
 
     try:
         return shutil.disk_usage(folder).free < SMALLEST_FREE_BYTES
@@ -236,7 +236,7 @@ def on_full_disk(end: Ending) -> Ending:
 
 
 def reserve(end: Path) -> None:
-    """Reserve space on the disk for an end. Raises SiteError if there is none."""
+    """Reserve space on the disk for an end. Raises SiteError if the disk has none."""
     write_text(reserve_of(end), " " * RESERVED_BYTES)
 
 
@@ -244,7 +244,7 @@ def reserve_of(end: Path) -> Path:
     return end.with_name(f".{end.name}.reserve")
 
 
-# The states of a service: silent is one that was ready and does not answer now; the last two judge each checkpoint.
+# The states of a service: a silent service was ready and does not answer now; the last two judge each checkpoint.
 LOST_S = 60.0  # without an answer, after which a service that has to stay alive is lost
 WAITING, READY, SILENT, LATE, JUDGING, JUDGED = "waiting", "ready", "silent", "late", "judging", "judged"
 

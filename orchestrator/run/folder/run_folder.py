@@ -66,7 +66,7 @@ class OfRole(Held):
 
 @dataclass(frozen=True)
 class Attempt:
-    """The folder of one attempt."""
+    """The folder of an attempt."""
 
     folder: Path
 
@@ -144,7 +144,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run."""
+    """The folder of a run."""
 
     folder: Path
 
@@ -175,7 +175,7 @@ class RunFolder:
 
     @property
     def sweep(self) -> Path | None:
-        """The folder of its sweep, if it is a member of one: SWEEP for SWEEP/SWEEP.3. None for any other run."""
+        """The folder of the sweep that the run is a member of: SWEEP for SWEEP/SWEEP.3. None for any other run."""
         sweep, _, number = self.run_id.rpartition(".")
         return self.folder.parent if sweep == self.folder.parent.name and number.isdigit() else None
 

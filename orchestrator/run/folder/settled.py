@@ -1,7 +1,7 @@
 """The last views of runs that are over, in one file: 10,000 of them are listed without reading their folders.
 
 One line per run, newest last, after its checksum. The last field is for showing a run, the fields before it are for
-selecting runs. `attempts` removes a run before it resumes the run. The file is safe to delete.
+selecting runs. A run is removed before it is resumed (run/attempts/submit.py). The file is safe to delete.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Settled(NamedTuple):
 
 
 def now(run: RunFolder) -> str:
-    """The current size and time of a run's ledger; '' if there is none."""
+    """The current size and time of a run's ledger; '' without a ledger."""
     try:
         status = run.ledger.lstat()
     except OSError:

@@ -35,16 +35,16 @@ class Planned:
     command_timeout_s: float
     poll_interval_s: float
     site: str = ""  # its name, or the name of its file; '' if the plan does not have it
-    notices: tuple[str, ...] = ()  # the moments of notices, if there are any
+    notices: tuple[str, ...] = ()  # the moments of its notices
     command: bool = False  # whether the run is a user's program, which need not record steps
     pattern: bool = False  # whether the steps of a user's program are read from its log
     roles: bool = False  # whether it has services
 
 
 def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
-    """(the plan of the newest of these attempts, or another readable one; the damage in words).
+    """(the plan of the newest of these attempts, or another plan that can be read; the damage in words).
 
-    The first attempt has the run's plan; a later one may have another grid.
+    The first attempt has the run's plan; a later attempt may have another grid.
     """
     newest, *earlier = [run.attempt(number).plan for number in reversed(attempts)] or [run.plan]
     paths = (newest, run.plan, *earlier) if attempts and attempts[-1] > 1 else (run.plan, newest)
@@ -62,7 +62,7 @@ def find(run: RunFolder, attempts: list[int]) -> tuple[Planned | None, str]:
 
 
 def read(path: Path) -> Planned | None:
-    """The plan in `path`; None if there is none. Raises SiteError if it is damaged or of another version."""
+    """The plan in `path`; None if it is missing. Raises SiteError if it is damaged or of another version."""
     kept = read_object(path)
     if kept is None:
         return None

@@ -31,7 +31,7 @@ class SweepRecord:
 
 @dataclass(frozen=True)
 class ArrayFolder:
-    """The folder of one array of jobs. Each of its tasks begins an attempt of another member."""
+    """The folder of an array of jobs. Each of its tasks begins an attempt of another member."""
 
     folder: Path
 
@@ -50,7 +50,7 @@ class ArrayFolder:
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """The folder of one sweep."""
+    """The folder of a sweep."""
 
     folder: Path
 
@@ -133,7 +133,7 @@ def members_of(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
 def find(word: str, known: Sequence[RunFolder] | None = None) -> tuple[SweepFolder, list[RunFolder]]:
     """The sweep that `word` names, and its members: an id, its beginning, 'last', or a member's id.
 
-    Raises UserError if there is none.
+    Raises UserError if no sweep matches.
     """
     known = index.runs() if known is None else known
     if word == "last":

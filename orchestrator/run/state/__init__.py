@@ -1,1 +1,1 @@
-"""The state of runs: one scheduler query for all of them, one run followed to its end, tables and logs."""
+"""The state of runs: all of them by a single query of each scheduler, a run followed to its end, and what follows."""

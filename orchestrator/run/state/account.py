@@ -19,8 +19,8 @@ from torusrun.orchestrator.run.state.next_attempt import may_begin_another
 from torusrun.training.reporting import events as rows_of
 
 QUEUE, START, COMPUTE, EVALUATION, CHECKPOINTS, LOST, HANG, STOPPING, UNREPORTED, IDLE = USES = (
-    "queue",  # from the submission of an attempt to its start; in a chain of jobs, from the end of the one before
-    "start",  # from its start to its first step; in the job of the attempt before, from the end of that one
+    "queue",  # from the submission of an attempt to its start; in a chain of jobs, from the end of the job before
+    "start",  # from its start to its first step; in the job of the attempt before, from the end of that attempt
     "compute",  # steps that count
     "evaluation",
     "checkpoints",  # all ranks waited for a save; its writing beside the training is not part of it
@@ -64,7 +64,7 @@ class Account:
         """The effective training time ratio: productive time by the time since the first start; None without steps.
 
         Source: Meta, "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", arXiv 2410.21680,
-        section 3 (definition from memory; there without evaluations, which count as productive here).
+        section 3 (definition from memory; without evaluations, which count as productive here).
         """
         since_s = self.total_s - self.waited_s
         return self.productive_s / since_s if since_s > 0 and self.productive_s > 0 else None
@@ -89,9 +89,9 @@ class Account:
 def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State) -> Account:
     """The account of a run in this `state` by its ledger and its metrics, as of `now_s` (of time.time()), or its end.
 
-    Times come from several clocks. One that lies before its predecessor counts as equal to it, so that the uses always
-    add up to the time from the first to the last. A run that is over without a record of its end ended at its last row.
-    One that waits for its next attempt has not ended.
+    Times come from several clocks. A time before its predecessor counts as equal to it, so that the uses always add up
+    to the time from the first to the last. A run that is over without a record of its end ended at its last row. A run
+    that waits for its next attempt has not ended.
     """
     rows = [row for row in rows if row.get("event") != rows_of.ROLE]  # services work beside the training
     attempts = facts(events, rows, now_s, state)
@@ -108,7 +108,7 @@ def account(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: f
 
 
 def mean_step_s(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """The mean time of a step between two rows of steps of one attempt that follow each other; None for few steps."""
+    """The mean time of a step between rows of steps that follow each other in an attempt; None for few steps."""
     steps, spent_s = 0, 0.0
     for before, row in pairwise(rows):
         if before["event"] == row["event"] == rows_of.STEP and before.get("attempt") == row.get("attempt"):
@@ -144,7 +144,7 @@ def _spans(
         yield START if again else QUEUE, attempt.until_s if attempt.begun_s is None else attempt.begun_s
         if attempt.begun_s is not None:
             own = rows.get(attempt.attempt, ())
-            later = [row for next_one in attempts[n + 1 :] for row in rows.get(next_one.attempt, ())]
+            later = [row for other in attempts[n + 1 :] for row in rows.get(other.attempt, ())]
             for use, row_s in _steps(own, _continued_from(later)):
                 yield use, min(row_s, attempt.until_s)
             yield _last(attempt, own), attempt.until_s
@@ -160,7 +160,7 @@ def _last(attempt: AttemptFacts, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _continued_from(later: Sequence[Mapping[str, Any]]) -> float:
-    """The step from which the next attempt with steps continued; infinite without one."""
+    """The step from which the next attempt with steps continued; infinite without such an attempt."""
     first = next((row for row in later if type(row.get("step")) is int), None)
     return float("inf") if first is None else float(first["step"] - (first["event"] != rows_of.START))
 

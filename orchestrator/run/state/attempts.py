@@ -17,7 +17,7 @@ from torusrun.training.reporting.events import START
 def newest(events: Sequence[Event], folders: Sequence[int]) -> int:
     """The number of the newest attempt: of those in the ledger and of folders that the ledger does not name.
 
-    An attempt gets its folder before it is submitted. One with neither folder nor job was never submitted.
+    An attempt gets its folder before it is submitted. Without a folder and a job it was never submitted.
     """
     standing = ledger.standing(events)
     valid = {number for number, stands in standing.items() if stands}
@@ -61,7 +61,7 @@ class AttemptFacts:
 def facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], now_s: float, state: State) -> list[AttemptFacts]:
     """The attempts by number, without those that the scheduler refused. The newest is in this `state`.
 
-    An earlier one without a record of its end is LOST.
+    An earlier attempt without a record of its end is LOST.
     """
     attempts: list[AttemptFacts] = []
     of_number, of_rows = _by_number(events), by_attempt(rows)
@@ -98,7 +98,7 @@ def _by_number(events: Iterable[Event]) -> dict[int, list[Event]]:
 
 
 def _facts(events: Sequence[Event], rows: Sequence[Mapping[str, Any]], known: State, until_s: float) -> AttemptFacts:
-    """The facts of one attempt. `known` and `until_s` hold if its end was not recorded.
+    """The facts of an attempt. `known` and `until_s` hold if its end was not recorded.
 
     Its ranks say where their state came from; until then, its submission knew the checkpoint.
     """

@@ -25,8 +25,8 @@ class Awaited:
     """A job that must end first, and the folder of its run. Unless `any_end`, its run must be COMPLETED.
 
     `several` says that it is an array of jobs, or the last job, of a run that keeps going, or the array of a sweep:
-    then single jobs may end badly. `ready` is a role of the run that must be ready, in place of an end: then the job is
-    one that must have begun, '' if it has.
+    then single jobs may end badly. `ready` is a role of the run that must be ready, in place of an end: then the job
+    must have begun, and is '' if it has.
     """
 
     job: str
@@ -39,8 +39,8 @@ class Awaited:
 def to_wait_for(scheduler: str, after: Sequence[str], after_any: Sequence[str]) -> list[Awaited]:
     """The jobs that a job of `scheduler` waits for: `after` must be COMPLETED, `after_any` must be over.
 
-    A word RUN:ROLE in `after` waits for that role of the run to be ready. A run that is so already adds no job. Raises
-    UserError for an unknown run, or one that cannot be waited for.
+    A word RUN:ROLE in `after` waits for that role of the run to be ready. A run that has come so far adds no job.
+    Raises UserError for a run that is unknown, or cannot be waited for.
     """
     ready = [match for word in after if (match := RUN_AND_ROLE.fullmatch(word))]
     whole = [word for word in after if not RUN_AND_ROLE.fullmatch(word)]

@@ -12,7 +12,7 @@ FORCE = "if you know that it is not running any more, resume it with --force"
 
 @dataclass(frozen=True)
 class More:
-    """What an attempt lacked, "memory" (bytes of a node) or "time" (seconds), and how much of it the next asks for."""
+    """What an attempt lacked, "memory" (bytes of a node) or "time" (seconds), and the amount that the next asks for."""
 
     what: str
     amount: float
@@ -23,7 +23,7 @@ class More:
 
 @dataclass(frozen=True)
 class Resume:
-    """This attempt is the next one; with `more`, in a job that asks for more than the one before."""
+    """This attempt is the next; with `more`, in a job that asks for more than the job before."""
 
     attempt: int
     more: More | None = None
@@ -34,7 +34,7 @@ class Stop:
     """No attempt follows. Messages print `why` after the run's name. `by_user` says that the user wants this.
 
     `hosts` are the bad hosts that are the cause, if any are. `later_job` says that a later job of the same submission
-    works for the run: it must stay.
+    works for the run, and must stay.
     """
 
     why: str

@@ -26,7 +26,7 @@ ENDS_ALL = (State.TIMEOUT, State.NODE_FAIL, State.PREEMPTED, State.OOM)  # these
 
 
 def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
-    """(a run that the attempt waits for and that did not complete, its state); None if there is none.
+    """(a run that the attempt waits for and that did not complete, its state); None if all are COMPLETED.
 
     The state is None if the ledger of that run records no end.
     """
@@ -44,7 +44,7 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
 def held_forever(record: Record, job: Status | None) -> Status | None:
     """The scheduler's state of the run's job, with advice if the job would be held forever.
 
-    A scheduler never starts a job that waits for another one, if that ended before it began.
+    A scheduler never starts a job that waits for another job, if that ended before it began.
     """
     run = _ended_before_it_began(record.events, record.attempt) if job and job.held and record.mine else None
     if job is None or run is None:
@@ -53,7 +53,7 @@ def held_forever(record: Record, job: Status | None) -> Status | None:
 
 
 def _ended_before_it_began(events: list[Event], attempt: int) -> str | None:
-    """A run that the attempt waits for and whose job ended before it began; None if there is none."""
+    """A run that the attempt waits for and whose job ended before it began; None without such a run."""
     submitting = last(events, Submitting, attempt)
     if submitting is None:
         return None

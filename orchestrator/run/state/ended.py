@@ -28,7 +28,7 @@ def ids(runs: Sequence[RunFolder]) -> Collection[str]:
 def _ended(run: RunFolder) -> Settled | None:
     """The row (without a view) of a run whose newest attempt recorded its end; None for any other run."""
     seen, numbers = settled.now(run), attempt_folders.attempts(run)
-    end = End.readable(run.attempt(numbers[-1]).end) if seen and numbers else None  # the view reports a damaged one
+    end = End.readable(run.attempt(numbers[-1]).end) if seen and numbers else None  # the view reports damage
     return _row(run, end.state, seen) if end and end.certain and not end.kept_going else None
 
 

@@ -16,11 +16,11 @@ from torusrun.orchestrator.run.state.view import View
 
 LOOK_S = 0.5
 WAITING_LOOK_S = 2.0  # between looks at a run that is not running
-OVER_LOOK_S = 30.0  # and at one that is over: a user may resume it
+OVER_LOOK_S = 30.0  # and at a run that is over: a user may resume it
 FIRST_POLL_S = 1.0
 SLOWEST_POLL_S = 30.0
 RECORDS_LAG_S = 30.0  # a job leaves Grid Engine's and Slurm's queue seconds before their records have its end
-REST = 40  # the rest after a look, in multiples of its processor time: many users share one login node
+REST = 40  # the rest after a look, in multiples of its processor time: many users share a login node
 LONGEST_REST_S = 5.0
 
 Signature = tuple[int, int, int]

@@ -56,7 +56,7 @@ def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Re
 
 
 def look_up_added(record: Record, now_s: float, until_s: float = math.inf) -> Record:
-    """The record, with a further job whose answer was lost, if the scheduler has one; else with the end of the jobs."""
+    """The record, with a further job whose answer was lost if the scheduler has it, else with the end of the jobs."""
     if not record.plan or not record.mine or record.settled or not lacks_jobs(record.events, record.attempt):
         return record
     first, known = first_of_submission(record.events, record.attempt), jobs_of(record.events, record.attempt)
@@ -74,7 +74,7 @@ def look_up_added(record: Record, now_s: float, until_s: float = math.inf) -> Re
 
 
 def _in_held(record: Record, held: RunFolder, *, young: bool) -> tuple[Record, Status | None]:
-    """Like `look_up`, for an attempt in a held allocation: its request waits there, or the keeper has noted its job."""
+    """As `look_up`, for an attempt in a held allocation: its request waits there, or the keeper has noted its job."""
     if allocation.is_asked(allocation.of(held.folder), record.folder.attempt(record.attempt)):
         job = allocation.job(held)
         return _note(record, job) if job else (record, None)

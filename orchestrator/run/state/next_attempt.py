@@ -48,14 +48,14 @@ BEGINS = "the next begins"
 
 
 def may_begin_another(events: Sequence[Event], attempt: int) -> bool:
-    """Whether another attempt may follow this one without its user, by the ledger."""
+    """Whether another attempt may follow this attempt without its user, by the ledger."""
     intent, seen = last(events, Submitting, attempt), last(events, Ended, attempt)
     done = seen is not None and seen.state is State.COMPLETED
     return bool(intent and intent.jobs) and not done and last(events, KeptGoing, attempt) is None
 
 
 def jobs_of(events: Sequence[Event], attempt: int) -> tuple[str, ...]:
-    """The jobs that were submitted with an attempt, or with the one that it follows, in turn; an array is one job."""
+    """The jobs that were submitted with an attempt, or with the first that it follows, in turn; an array is one job."""
     first = first_of_submission(events, attempt)
     submitted = last(events, Submitted, first)
     added = [event.job for event in events if isinstance(event, JobAdded) and event.attempt == first]
@@ -77,7 +77,7 @@ def later_jobs(events: Sequence[Event], attempt: int, job: str) -> tuple[str, ..
 
 
 def submitted_s(events: Sequence[Event], attempt: int) -> float | None:
-    """When an attempt was submitted, or the first of those that follow one another without the user; None if unknown.
+    """When an attempt was submitted, or the first that it follows without the user; None if unknown.
 
     It is a time of time.time().
     """
@@ -102,7 +102,7 @@ def attempts_of_submission(events: Sequence[Event], attempt: int) -> Iterator[in
 def hopeless(
     events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int], most_in_vain: int
 ) -> Stop | None:
-    """Why another attempt would be in vain after this one, whose end is in the ledger; None if there is hope.
+    """Why another attempt would be in vain after this attempt, whose end is in the ledger; None if it may succeed.
 
     `newest` and `steps` are those of `in_vain`.
     """
@@ -128,9 +128,9 @@ def hopeless(
 def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Mapping[int, int] | None = None) -> int:
     """How many attempts in a row, up to `attempt`, made no new checkpoint; `newest` is the newest checkpoint now.
 
-    `steps` has the steps after which attempts began: one that a later attempt continued beyond its own begin, from the
-    memory of a node, was not in vain. Only attempts since the user's last submission count, and none that a lost or bad
-    host or a preemption ended.
+    `steps` has the steps after which attempts began: an attempt was not in vain if a later attempt continued, from the
+    memory of a node, beyond the step at which it began. Only attempts since the user's last submission count, and none
+    that a lost or bad host or a preemption ended.
     """
     ends = (last(events, Ended, number) for number in _without_progress(events, attempt, newest, steps or {}))
     return sum(end is None or end.cause not in NOT_ITS_OWN for end in ends)
@@ -139,7 +139,7 @@ def in_vain(events: Sequence[Event], attempt: int, newest: Checkpoint, steps: Ma
 def more_after(
     events: Sequence[Event], plan: Plan, attempt: int, newest: Checkpoint, steps: Mapping[int, int]
 ) -> More | None:
-    """What the attempt after this one, which had this plan, asks for more of; `newest` and `steps` as of `in_vain`."""
+    """What the attempt after this attempt, which had this plan, asks for more of; `newest` and `steps` of `in_vain`."""
     end, grow, site_most = last(events, Ended, attempt), plan.run.keep_going.grow, plan.site.most
     if end and end.cause is Cause.OUT_OF_MEMORY:
         limits = (grow.most.memory_bytes, site_most.memory_bytes)
@@ -199,10 +199,10 @@ def pause_s(outside: int, ended_s: float, now_s: float) -> float:
 
 
 def same_error(events: Sequence[Event], attempt: int) -> bool:
-    """Whether this attempt and the one before it ended by an error of the program, after the same step and alike.
+    """Whether this attempt and the attempt before it ended by the same error of the program, after the same step.
 
-    If the step is unknown, both must have continued from the same checkpoint, or the one before them ended so, too, and
-    all soon: what a program writes at its start is no progress.
+    If the step is unknown, both must have continued from the same checkpoint, or a third attempt ended so before them,
+    and all three soon: what a program writes at its start is no progress.
     """
     alike = [*_alike(events, attempt)][:MOST_ALIKE]
     if len(alike) < 2:
@@ -227,9 +227,9 @@ def _alike(events: Sequence[Event], attempt: int) -> Iterator[int]:
 
 def _error(end: Ended) -> str:
     """The type and place of an error, or else its text, without what varies; '' if it is not known."""
-    text, place = end.evidence.get("said", ""), end.evidence.get("place", "")
-    kind = EXCEPTION.search(text)
-    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", text)
+    line, place = end.evidence.get("said", ""), end.evidence.get("place", "")
+    kind = EXCEPTION.search(line)
+    return f"{kind[1]} at {place}" if kind and place else VARYING.sub("#", line)
 
 
 def _was_short(events: Sequence[Event], attempt: int) -> bool:
@@ -274,7 +274,7 @@ def status(events: Sequence[Event], attempt: int, own: Status, job: Status | Non
 
 
 def at_the_end(events: Sequence[Event], attempt: int, own: Status) -> Status:
-    """The state of an attempt that is over, with the reason why no further one followed."""
+    """The state of an attempt that is over, with the reason why no further attempt followed."""
     closed = last(events, KeptGoing, attempt)
     if closed is None or not own.state.over or own.state is State.COMPLETED:
         return own

@@ -92,9 +92,9 @@ def _over(events: list[Event], attempt: int, end: End | None, job: Status, now_s
 
 
 def _of_another(events: list[Event], attempt: int, end: End) -> bool:
-    """Whether the memory that its job lacked was lacking in an earlier attempt of the job: a process was killed there.
+    """Whether an earlier attempt of the job lacked the memory, which killed one of its processes.
 
-    The scheduler reports it for the whole job.
+    The scheduler reports the lack for the whole job.
     """
     begun = last(events, Started, attempt)
     before = {e.attempt for e in events if isinstance(e, Started) and begun and e.job == begun.job} - {attempt}

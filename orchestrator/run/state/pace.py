@@ -45,7 +45,7 @@ def pace(rows: Sequence[dict[str, Any]], attempt: int, started_s: float | None, 
 
 
 def step_s(rows: Sequence[dict[str, Any]], attempt: int) -> float | None:
-    """The mean time of one step between the first and the last of an attempt's rows, pauses included; None if unknown.
+    """The mean time of a step between the first and the last of an attempt's rows, pauses included; None if unknown.
 
     It is not the median, because evaluations and checkpoints are part of the remaining time.
     """
@@ -83,7 +83,7 @@ def _pause(age_s: float | None, usual_s: float | None, since_start_s: float | No
 class RunProgress:
     """The newest values; None if no row has them.
 
-    `newest_result` is 'loss' or 'accuracy', the one that came last; `of_roles` has the numbers of services.
+    `newest_result` is 'loss' or 'accuracy', whichever came last; `of_roles` has the numbers of services.
     `eta_s` is the time to the last step at the pace of the attempt's own steps; None if the number of steps or the
     pace is unknown, or the steps have paused or stopped.
     """
@@ -132,7 +132,7 @@ def of_roles(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def _newest(rows: Sequence[dict[str, Any]], key: str) -> Any:
-    """The newest value of a key; None if no row has one."""
+    """The newest value of a key; None if no row has it."""
     return next((row[key] for row in reversed(rows) if row.get(key) is not None), None)
 
 

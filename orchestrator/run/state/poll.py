@@ -90,7 +90,7 @@ def starts(views: Iterable[View], until_s: float = math.inf) -> dict[str, float]
         with contextlib.suppress(TorusrunError):  # a scheduler that this version does not know
             client = Client(schedulers.get(name), _timeout_s(records), until_s=until_s)
             by_job = answers.starts(client, [record.job for record in records if record.job])
-            known |= {one.folder.run_id: by_job[one.job] for one in records if one.job and one.job in by_job}
+            known |= {each.folder.run_id: by_job[each.job] for each in records if each.job and each.job in by_job}
     return {run: max(start_s, time.time()) for run, start_s in known.items()}
 
 
@@ -173,7 +173,7 @@ def _begun(record: Record, answer: Answer) -> Status:
 
 
 def unasked(record: Record) -> str:
-    """Why no scheduler is queried about a run; '' if one is."""
+    """Why no scheduler is queried about a run; '' if its scheduler is."""
     if record.owner is None:
         return f"{record.folder.folder} is not there, or cannot be read"
     if not record.mine:
@@ -191,7 +191,7 @@ def _settle(record: Record, job: Status | None, now_s: float, until_s: float) ->
     """The record and state of a run. An end that only the scheduler knew is recorded: schedulers forget.
 
     A job may have written while its scheduler was queried. So a run that may be over is read again, alone, and judged
-    by this one reading, which is newer than the scheduler's answer.
+    by this reading, which is newer than the scheduler's answer.
     """
     if record.settled or (job and job.state in (State.PENDING, State.RUNNING)):
         status = _judged(record, job, now_s)

@@ -108,7 +108,7 @@ class Record:
         submitting = last(self.events, Submitting, self.attempt)
         running_s = now_s if status.state is State.RUNNING else None
         own = [row for row in rows if row.get("attempt") == self.attempt]
-        shown = rows if status.state.over else own  # metrics of earlier attempts are not the progress of this one
+        shown = rows if status.state.over else own  # earlier attempts say nothing about the progress of this attempt
         at = self._progress(shown, started, running_s)
         works = running_s is not None and started and not self.end  # before, the supervisor may copy an image
         attempt = self.folder.attempt(self.attempt)

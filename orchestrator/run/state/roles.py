@@ -61,19 +61,19 @@ class RoleSeen:
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
     started: bool = False  # all of its ranks
-    ended: bool = False  # the same
+    ended: bool = False  # all of its ranks
     checked: Checked | None = None  # of a service
     at: Port | None = None
 
     @property
     def state(self) -> str:
-        """One word about it, or two."""
+        """The state in one word, or two."""
         if self.ended:
             return ENDED
         return self.checked.state if self.checked else STARTED if self.started else NOT_STARTED
 
     def words(self, now_s: float) -> str:
-        """Its state at `now_s`, with what is waited for."""
+        """The state at `now_s`, with what is waited for."""
         seen = self.checked
         if self.ended or not seen:
             return self.state
@@ -86,7 +86,7 @@ class RoleSeen:
         return f"{seen.state} {seen.check}".strip()
 
     def sentence(self, now_s: float) -> str:
-        """The same with its ranks, hosts and port."""
+        """The state at `now_s`, with ranks, hosts and port."""
         port = f", port {self.at.port}" if self.at else ""
         return f"{self.words(now_s)}; {counted(len(self.ranks), 'rank')} on {folded(self.hosts)}{port}"
 
@@ -96,7 +96,7 @@ class RoleSeen:
 
 @dataclass(frozen=True)
 class Span:
-    """When a role began and ended; of its first ranks alone if it has many. None is not known, or not yet."""
+    """When a role began and ended; of its first ranks alone if it has many. None if unknown, or not yet."""
 
     role: RoleSeen
     started_s: float | None
@@ -128,34 +128,34 @@ def _span(attempt: Attempt, role: RoleSeen) -> Span:
 
 
 def roles(attempt: Attempt) -> dict[str, RoleSeen]:
-    """The roles of an attempt, the main one first; {} in a run without roles, or before its ranks are placed."""
+    """The roles of an attempt, the main role first; {} in a run without roles, or before its ranks are placed."""
     own: dict[str, list[tuple[int, str]]] = {}
     for (rank, host), name in attempt_folders.roles(attempt).items():
         own.setdefault(name, []).append((rank, host))
     if not own:
         return {}
-    there = attempt_folders.recorded(attempt)
+    recorded = attempt_folders.recorded(attempt)
     main = next(iter(own))
-    return {name: _role(attempt, name, slots, there, service=name != main) for name, slots in own.items()}
+    return {name: _role(attempt, name, slots, recorded, service=name != main) for name, slots in own.items()}
 
 
 def _role(
-    attempt: Attempt, name: str, slots: Sequence[tuple[int, str]], there: Mapping[str, set[int]], *, service: bool
+    attempt: Attempt, name: str, slots: Sequence[tuple[int, str]], recorded: Mapping[str, set[int]], *, service: bool
 ) -> RoleSeen:
     ranks = tuple(rank for rank, _ in slots)
     return RoleSeen(
         name,
         ranks,
         tuple(dict.fromkeys(host for _, host in slots)),
-        started=there["start"].issuperset(ranks),
-        ended=there["end"].issuperset(ranks),
+        started=recorded["start"].issuperset(ranks),
+        ended=recorded["end"].issuperset(ranks),
         checked=read(attempt.role_state(name), Checked) if service else None,
         at=read(attempt.role_place(name), Port),
     )
 
 
 def read(path: Path, kind: type[Kept]) -> Kept | None:
-    """The record in `path`; None if there is none, or if it is damaged."""
+    """The record in `path`; None if it is missing or damaged."""
     with contextlib.suppress(SiteError, ValueError):
         if kept := read_object(path):
             return cast(Kept, record_of(kind, kept))
@@ -163,7 +163,7 @@ def read(path: Path, kind: type[Kept]) -> Kept | None:
 
 
 def unready(seen: Mapping[str, RoleSeen], now_s: float) -> str:
-    """The services that are not ready, or do not answer any more, in words; '' if there is none."""
+    """The services that are not ready, or do not answer any more, in words; '' if all are ready."""
     services = [*seen.values()][1:]
     waits = [role for role in services if role.state in (WAITING, SILENT, LATE)]
     if not waits and services and not main_started(seen):
@@ -193,7 +193,7 @@ def labels(attempt: Attempt) -> dict[int, str]:
 def rank_of(run_id: str, attempt: Attempt, role: str, number: int) -> int:
     """The number in the launch of rank `number` of a role; '' is the main role, or a run without roles.
 
-    Raises UserError if there is no such role, or no such rank of it.
+    Raises UserError if the attempt has no such role, or the role no such rank.
     """
     seen = roles(attempt)
     if not role and not seen:

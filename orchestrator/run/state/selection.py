@@ -67,11 +67,9 @@ class Selection:
 
 
 def named(words: Sequence[str]) -> list[RunFolder]:
-    """The runs that these names or patterns match, in the order of the index; all runs if there are no words.
+    """The runs that these names or patterns match, in the order of the index; all runs without a word.
 
-    The name of a sweep stands for its members.
-
-    Raises UserError for a name or a pattern that matches no run.
+    The name of a sweep stands for its members. Raises UserError for a name or a pattern that matches no run.
     """
     known = index.runs()
     if not words:

@@ -1,4 +1,4 @@
-"""The view of one run that its user sees: state, reason, place, progress, and damage; and the order of many."""
+"""The view of a run that its user sees: state, reason, place, progress, and damage; and the order of many."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class View:
     grid: tuple[int, ...] | None
     ranks: int | None
     hosts: tuple[str, ...]
-    step: int | None  # the newest one
+    step: int | None  # the newest
     total_steps: int | None
     images_per_s: float | None
     accuracy: float | None
@@ -55,10 +55,10 @@ class View:
     age_s: float | None = None  # the time since then, until it is over
     eta_s: float | None = None  # the time that the remaining steps take
     loss: float | None = None
-    newest_result: str = ""  # 'loss' or 'accuracy', the one that was measured last
+    newest_result: str = ""  # 'loss' or 'accuracy', whichever was measured last
     of_roles: Mapping[str, float] = field(default_factory=dict)  # the newest numbers of services, as evaluate/accuracy
     network: str = ""  # that NCCL reported on a site with `hcas`: IB, Socket, or a plug-in's name
-    grid_reason: str = ""  # if the job chooses the grid: why this one, or that it has not chosen yet (`grid` is None)
+    grid_reason: str = ""  # if the job chooses the grid: why this grid, or that it has not chosen yet (`grid` is None)
     waiting: str = ""  # why the newest attempt has no step yet (remarks.py)
     cause: str = ""  # why it ended (base/states.py)
     left_out: str = ""  # the bad hosts that its request left out, as in 'n3 (lost twice)'

@@ -80,7 +80,7 @@ class LoggedError:
     """The error of a process by its log.
 
     `reason` is its one line (the last line of the log if it shows no error, '' for an empty log), `lines` are to be
-    shown, `text` is all that it says, and `worker` the process of a torchrun that failed first.
+    shown, `text` is its whole text, and `worker` the process of a torchrun that failed first.
     """
 
     kind: LineKind = LineKind.PLAIN
@@ -204,7 +204,7 @@ class _Reading:
         return bool(LOST_PEER.search(self.all_of(error)))
 
     def all_of(self, error: _Candidate) -> str:
-        """The exceptions of an error, without the lines of code that raised them, and the last one's message."""
+        """The exceptions of an error, without the lines of code that raised them, and the last exception's message."""
         return "\n".join([*error.exceptions, *map(self.text, self._message(error.last, error.stream))])
 
     def shown(self, error: _Candidate) -> list[str]:
@@ -237,9 +237,9 @@ def last_error(lines: Sequence[str]) -> LoggedError:
 
 
 def read_last(path: Path, *sizes_bytes: int) -> LoggedError:
-    """The error at the end of a log; an empty one if it cannot be read.
+    """The error at the end of a log; an empty error if the log cannot be read.
 
-    `sizes_bytes` are how much of its end is read, each if the one before shows no error; default: READ_BYTES.
+    `sizes_bytes` are how much of its end is read, each if the size before shows no error; default: READ_BYTES.
     """
     error = LoggedError()
     for largest_bytes in sizes_bytes or READ_BYTES:

@@ -70,8 +70,8 @@ def bare(line: str) -> tuple[str, str]:
     return who, f"  {text}" if EDGE.match(text) and TRACEBACK not in text else text
 
 
-MOST_BLOCKS = 20  # of one log: the newest ones
-MOST_LINES = 500  # of one block
+MOST_BLOCKS = 20  # of a log: the newest
+MOST_LINES = 500  # of a block
 LINKS = re.compile(r"(During handling of the above|The above) exception|.*another exception occurred:$")
 FRAME = re.compile(r'\s*File "[^"]*"(, line \d+(, in .*)?)?$')  # of a traceback; a stack of faulthandler has no comma
 SYNTAX = re.compile(r'\s*File "[^"]*", line \d+$')  # a SyntaxError of the program itself has no other first line
@@ -180,7 +180,7 @@ class Tracebacks(Generic[Row]):
         return True
 
     def _headless(self, stream: _Stream[Row], text: str) -> bool:
-        """Whether a frame begins or continues a traceback: a cut one, one behind its exception, or a SyntaxError's."""
+        """Whether a frame begins or continues a traceback: a cut one, one after its exception, or a SyntaxError's."""
         return bool(FRAME.match(text)) and (stream.fresh or not self._begun or bool(SYNTAX.match(text)))
 
     def _follow(self, stream: _Stream[Row], block: Block[Row], text: str, row: Row) -> None:
