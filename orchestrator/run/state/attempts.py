@@ -20,11 +20,9 @@ def newest(events: Sequence[Event], folders: Sequence[int]) -> int:
     An attempt gets its folder before it is submitted. Without a folder and a job it was never submitted.
     """
     standing = ledger.standing(events)
-    valid = {number for number, stands in standing.items() if stands}
     submitted = {event.attempt for event in events if isinstance(event, (Submitted, Started, Ended))}
-    unknown = {number for number in folders if number not in standing}
-    made = {number for number in valid if number in submitted or number in folders}
-    return max(made | unknown, default=1)
+    made = {number for number, stands in standing.items() if stands and (number in submitted or number in folders)}
+    return max(made | ({*folders} - standing.keys()), default=1)
 
 
 def newest_of(run: RunFolder) -> int:
