@@ -44,13 +44,12 @@ def resolve(
     success, and neither is a job's exit code 0: a job that finds nothing to do ends well, too. For a job submitted just
     before `now_s` (of time.time()) absence means nothing.
     """
-    if recorded := _recorded(events, attempt, end):
-        return _completed(recorded) if done else recorded
-    if job and job.state.over:
+    status = _recorded(events, attempt, end)
+    if not status and job and job.state.over:
         status = _over(events, attempt, end, job, now_s)
-        return _completed(status) if done else status
-    if end and (job is None or (done and job.state is State.UNKNOWN)):  # no better source, or none that could change it
+    elif not status and end and (job is None or (done and job.state is State.UNKNOWN)):  # no source can change it
         status = _as_asked(events, attempt, end.status)
+    if status:
         return _completed(status) if done else status
     if job is None:
         return Status(State.UNKNOWN, _unsubmitted(events, attempt))
