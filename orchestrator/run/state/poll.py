@@ -233,7 +233,9 @@ def _note(record: Record, status: Status) -> None:
 
     with contextlib.suppress(SiteError):  # a full disk: the scheduler is queried again next time
         if not record.ended:
-            ledger.append(record.folder.ledger, Ended.by(record.attempt, end := _end(record, status)))
+            own = record.end or End(status.state, status.reason, hosts=status.hosts)  # with more details
+            end = replace(own, state=status.state, reason=status.reason, cause=status.cause)
+            ledger.append(record.folder.ledger, Ended.by(record.attempt, end))
             note(record.folder, record.attempt, end)
         if record.continues:
             ledger.append(record.folder.ledger, KeptGoing(record.attempt, NO_MORE_JOBS))
@@ -255,12 +257,6 @@ def _if_lost(record: Record, status: Status) -> Status:
     if unmet and unmet[1]:
         return end_of(How.DROPPED, awaited=unmet[0], state=unmet[1].value).status
     return status
-
-
-def _end(record: Record, status: Status) -> End:
-    """The end to record for a run: of this state, with the details of the job's own record."""
-    known = record.end or End(status.state, status.reason, hosts=status.hosts)
-    return replace(known, state=status.state, reason=status.reason, cause=status.cause)
 
 
 def _blamed_on_the_disk(record: Record, status: Status) -> Status:

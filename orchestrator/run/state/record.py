@@ -114,6 +114,7 @@ class Record:
         attempt = self.folder.attempt(self.attempt)
         seen = roles(attempt) if works and self.plan and self.plan.roles else {}
         not_ready, begun = unready(seen, now_s), main_started(seen)
+        silent = self.plan and self.plan.command and not rows  # a user's program that records nothing need not pause
         remarked = remarks(attempt, now_s, not_ready if begun else "") if works else ""
         grid, hosts, grid_reason = self._place()
         forecast = None if status.state.over else shown_plan.read_forecast(self.folder)
@@ -137,7 +138,7 @@ class Record:
             ),
             last_step_age_s=at.pace.age_s,
             usual_step_s=at.pace.usual_s,
-            pause="" if self.end or self.done or not begun or self._tells_no_steps(rows) else at.pace.pause,
+            pause="" if self.end or self.done or not begun or silent else at.pace.pause,
             site=self.site,
             submitted_s=self.submitted_s,
             age_s=None if self.submitted_s is None or status.state.over else max(now_s - self.submitted_s, 0.0),
@@ -169,13 +170,10 @@ class Record:
         if self.end or self.done or allocation.is_held(self.folder):
             return ""
         command, pattern = (self.plan.command, self.plan.pattern) if self.plan else (False, False)
-        attempt = self.folder.attempt(self.attempt)
-        how: dict[str, Any] = {"command": command, "pattern": pattern, "now_s": now_s, "unready": unready}
-        return waiting(status, self.events, attempt, rows, **how)
-
-    def _tells_no_steps(self, rows: list[dict[str, Any]]) -> bool:
-        """Whether the run is a user's program that has recorded nothing: this need not be a pause."""
-        return bool(self.plan and self.plan.command and not rows)
+        return waiting(
+            status, self.events, self.folder.attempt(self.attempt), rows,
+            command=command, pattern=pattern, now_s=now_s, unready=unready,
+        )  # fmt: skip
 
     def _rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         """(the newest metrics, their damage in words)."""
@@ -209,7 +207,10 @@ def read_record(run: RunFolder) -> Record:
     if ledger_damage:
         ledger_damage = f"{run.ledger}: {ledger_damage}; the state comes from the folders of its attempts"
     attempt = attempts.newest(events, folders)
-    end, end_damage = _end(run, attempt)
+    try:
+        end, end_damage = End.read(run.attempt(attempt).end), ""
+    except SiteError as error:
+        end, end_damage = None, str(error)
     lost = "" if attempt in folders else f"{run.attempt(attempt).folder}: this folder is missing, and its logs with it"
     damage = tuple(text for text in (plan_damage, ledger_damage, lost) if text)
     completed = end is not None and end.certain and end.state is State.COMPLETED
@@ -217,10 +218,3 @@ def read_record(run: RunFolder) -> Record:
         run, index.owner(run), plan, events, attempt, end,
         done=not completed and is_done(run.attempt(attempt)), end_damage=end_damage, damage=damage,
     )  # fmt: skip
-
-
-def _end(run: RunFolder, attempt: int) -> tuple[End | None, str]:
-    try:
-        return End.read(run.attempt(attempt).end), ""
-    except SiteError as error:
-        return None, str(error)
