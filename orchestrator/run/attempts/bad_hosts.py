@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from torusrun.orchestrator.place.hosts.same_host import same_host
 from torusrun.orchestrator.run.bad_nodes import memory
-from torusrun.orchestrator.run.bad_nodes.bad_node import BlamedNode
 from torusrun.orchestrator.run.bad_nodes.left_out import LeftOutNodes, listed
 from torusrun.orchestrator.run.folder import ledger
 from torusrun.orchestrator.run.folder.events import RequestChanged, Submitting
@@ -33,7 +32,7 @@ def given(run: RunFolder, first: int, hosts: Sequence[str]) -> dict[str, str]:
     if not all(node.certain for node in bad):
         others = [*_now(planned).left_out.hosts]
         bad = [node for node in bad if node.certain or _among(node.host, others)]
-    return {_named(node, hosts): node.why for node in bad}
+    return {next(host for host in hosts if same_host(node.host, host)): node.why for node in bad}
 
 
 def leave_out(run: RunFolder, first: int, jobs: Sequence[str], tasks: tuple[int, int] | None) -> None:
@@ -64,8 +63,3 @@ def _now(planned: AttemptPlan) -> AttemptPlan:
 
 def _among(host: str, hosts: Sequence[str]) -> bool:
     return any(same_host(host, other) for other in hosts)
-
-
-def _named(node: BlamedNode, hosts: Sequence[str]) -> str:
-    """The name of the host in its job."""
-    return next(host for host in hosts if same_host(node.host, host))

@@ -239,10 +239,10 @@ def _clean(gone: list[RunFolder]) -> None:
         return
     with contextlib.suppress(SiteError, OSError), _locked(0.0):
         for run in filter(_is_long_gone, removable):
-            if run.sweep and not os.path.lexists(run.sweep):
-                _forget_member(run)
-            elif private.is_mine(run.removed) or not os.path.lexists(run.removed):
-                forget(run)
+            unmade_sweep = run.sweep and not os.path.lexists(run.sweep)  # never finished, or removed
+            remains = run.unfinished.parent if unmade_sweep else run.removed
+            if private.is_mine(remains) or not os.path.lexists(remains):
+                forget_sweep([run]) if unmade_sweep else forget(run)
 
 
 def _is_long_gone(run: RunFolder) -> bool:
@@ -255,13 +255,6 @@ def _is_long_gone(run: RunFolder) -> bool:
     young = lock_file.stat().st_mtime_ns - (place() / run.run_id).lstat().st_mtime_ns < YOUNG_S * 1e9
     folder = run.sweep if run.sweep and not os.path.lexists(run.sweep) else run.folder
     return not young and is_gone(run) and folder.name not in os.listdir(folder.parent)
-
-
-def _forget_member(run: RunFolder) -> None:
-    """Remove the remains of a sweep that was never finished, or was removed."""
-    unfinished = run.unfinished.parent
-    if private.is_mine(unfinished) or not os.path.lexists(unfinished):
-        forget_sweep([run])
 
 
 @contextmanager

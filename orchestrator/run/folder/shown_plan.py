@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.base.json_files import damaged, read_object, required
@@ -71,7 +71,10 @@ def read(path: Path) -> Planned | None:
     site: dict[str, Any] = required(path, kept, "site", dict)
     grid: list[Any] | str = required(path, kept, "grid", list, str)
     ranks: int = required(path, kept, "ranks", int)
-    size = as_grid(grid)
+    try:
+        size: tuple[int, ...] | None = record_of(Levels, grid)
+    except ValueError:
+        size = None
     if grid != "auto" and (size is None or math.prod(size) != ranks):
         raise damaged(path, "its grid and its number of ranks do not fit together")
     spec = kept.get("spec")
@@ -110,14 +113,6 @@ def _seconds(path: Path, site: dict[str, Any], key: str) -> float:
 def site_name(named: object) -> str:
     """The site's name in the run; for a path, the name of the file without its suffix."""
     return Path(named).name.removesuffix(".yaml").removesuffix(".yml") if type(named) is str else ""
-
-
-def as_grid(value: object) -> tuple[int, ...] | None:
-    """A value as a grid; None if it is not a grid."""
-    try:
-        return cast(tuple[int, ...], record_of(Levels, value))
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)
