@@ -88,73 +88,65 @@ ENVIRONMENTS = ("env", "environment")
 SOFTWARE = {field.name for field in fields(Software)}
 
 
-def _pattern(text: str, left: str = REMOVED, flags: int = re.IGNORECASE) -> tuple[str, str, int]:
-    return text, left, flags
+def _form(text: str, flags: int = re.IGNORECASE, end: str = "") -> tuple[str, int, str]:
+    return text, flags, end
 
 
 _PREFIXES = "|".join(map(re.escape, (*GITLEAKS, *OTHERS)))
-FORMS = (  # (of a secret in text, what is left of it, flags)
-    _pattern(rf"{_KEY_BLOCK}.*?{_KEY_END}", flags=re.DOTALL),
-    _pattern(rf"\A.*{_KEY_END}", flags=re.DOTALL),  # its beginning is not in the tail
-    _pattern(rf"{_KEY_BLOCK}.*\Z", flags=re.DOTALL),
-    _pattern(r"(PuTTY-User-Key-File-\d.*?)Private-Lines:.*?(?=Private-MAC|\Z)", rf"\1{REMOVED} ", re.DOTALL),
+FORMS = (  # of secrets in text; the first group of each stays, and the rest of what matches becomes REMOVED and `end`
+    _form(rf"{_KEY_BLOCK}.*?{_KEY_END}", flags=re.DOTALL),
+    _form(rf"\A.*{_KEY_END}", flags=re.DOTALL),  # its beginning is not in the tail
+    _form(rf"{_KEY_BLOCK}.*\Z", flags=re.DOTALL),
+    _form(r"(PuTTY-User-Key-File-\d.*?)Private-Lines:.*?(?=Private-MAC|\Z)", re.DOTALL, " "),
     # of a URL: the user, parameters, and paths that are secrets
-    _pattern(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s'\"]{1,500}@", rf"\1{REMOVED}@"),
-    _pattern(rf"([?&;](?:amp;)?(?:{_QUERY})=)[^&\s'\"<>]{{1,4000}}", rf"\1{REMOVED}"),
-    _pattern(r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[\w/+-]{1,200}", rf"\1{REMOVED}"),
-    _pattern(r"(discord(?:app)?\.com/api/(?:v\d+/)?webhooks/)[\w/-]{1,200}", rf"\1{REMOVED}"),
-    _pattern(r"(\.webhook\.office\.com/)[^\s'\"]{1,400}", rf"\1{REMOVED}"),
-    _pattern(r"(api\.telegram\.org/bot)[^/\s'\"]{1,100}", rf"\1{REMOVED}"),
+    _form(r"(\b[a-z][a-z0-9+.-]{0,20}://)[^/\s'\"]{1,500}@", end="@"),
+    _form(rf"([?&;](?:amp;)?(?:{_QUERY})=)[^&\s'\"<>]{{1,4000}}"),
+    _form(r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[\w/+-]{1,200}"),
+    _form(r"(discord(?:app)?\.com/api/(?:v\d+/)?webhooks/)[\w/-]{1,200}"),
+    _form(r"(\.webhook\.office\.com/)[^\s'\"]{1,400}"),
+    _form(r"(api\.telegram\.org/bot)[^/\s'\"]{1,100}"),
     # headers, whose values have several words
-    _pattern(
+    _form(
         r"((?:(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?[\w-]{0,40}(?:api-?key|auth-?key|token|secret))"
         r"['\"]?\s{0,9}:(?!\s{0,9}(?:['\"]|[|>][+-]?\s))\s{0,9})[^\r\n'\"]{1,4000}",
-        rf"\1{REMOVED}",
     ),
-    _pattern(r"\b((?:bearer|basic|digest|negotiate|apikey|token)\s+)(?=[\w+/=.~-]*\d)[\w+/=.~-]{6,}", rf"\1{REMOVED}"),
-    _pattern(r"\b((?:bearer|basic)\s+)[A-Za-z0-9+/=._~-]{6,}", rf"\1{REMOVED}"),
+    _form(r"\b((?:bearer|basic|digest|negotiate|apikey|token)\s+)(?=[\w+/=.~-]*\d)[\w+/=.~-]{6,}"),
+    _form(r"\b((?:bearer|basic)\s+)[A-Za-z0-9+/=._~-]{6,}"),
     # commands and files of programs
-    _pattern(r"((?:^|\s)(?:machine\s+\S+|default)\s(?:\s*(?:login|account)\s+\S+)?\s*password\s+)\S+", rf"\1{REMOVED}"),
-    _pattern(r"(^[^\S\n]*password[^\S\n]+)\S+[^\S\n]*$", rf"\1{REMOVED}", re.IGNORECASE | re.MULTILINE),
-    _pattern(rf"(\s(?:-u|--user|--proxy-user)(?:\s+|=)?['\"]?[^\s:'\"]{{1,100}}:){SHELL_WORD}", rf"\1{REMOVED}"),
-    _pattern(
-        rf"(\b(?:sshpass|mysql\w*|mysqldump|docker login|podman login)\b[^\n]{{0,200}}?\s-p\s?){SHELL_WORD}",
-        rf"\1{REMOVED}",
-    ),  # fmt: skip
-    _pattern(rf"(\b(?:wandb|comet|neptune|huggingface-cli|hf auth) login\s+)(?!-){SHELL_WORD}", rf"\1{REMOVED}"),
-    _pattern(r"^((?:[\w.*-]{1,200}:){1,2}\d{1,5}:[^:\s]{1,100}:[^:\s]{1,100}:)\S+", rf"\1{REMOVED}", re.MULTILINE),
-    _pattern(r"\$(?:1|2[abxy]|5|6|7|y|gy|apr1|argon2\w{0,2}|scrypt|pbkdf2[\w-]{0,10})\$[^\s:'\"]{8,500}"),  # crypt(3)
-    _pattern(rf"(<[^>\n]{{0,80}}{NAMES}[^>\n]{{0,80}}>)[^<\n]{{1,4000}}", rf"\1{REMOVED}"),
-    _pattern(
-        rf"(<[^>\n]{{0,200}}key=['\"][^'\"\n]{{0,80}}{NAMES}[^'\"\n]{{0,80}}['\"]\s+value=['\"])[^'\"\n]{{1,4000}}",
-        rf"\1{REMOVED}",
+    _form(r"((?:^|\s)(?:machine\s+\S+|default)\s(?:\s*(?:login|account)\s+\S+)?\s*password\s+)\S+"),
+    _form(r"(^[^\S\n]*password[^\S\n]+)\S+[^\S\n]*$", re.IGNORECASE | re.MULTILINE),
+    _form(rf"(\s(?:-u|--user|--proxy-user)(?:\s+|=)?['\"]?[^\s:'\"]{{1,100}}:){SHELL_WORD}"),
+    _form(rf"(\b(?:sshpass|mysql\w*|mysqldump|docker login|podman login)\b[^\n]{{0,200}}?\s-p\s?){SHELL_WORD}"),
+    _form(rf"(\b(?:wandb|comet|neptune|huggingface-cli|hf auth) login\s+)(?!-){SHELL_WORD}"),
+    _form(r"^((?:[\w.*-]{1,200}:){1,2}\d{1,5}:[^:\s]{1,100}:[^:\s]{1,100}:)\S+", re.MULTILINE),
+    _form(r"\$(?:1|2[abxy]|5|6|7|y|gy|apr1|argon2\w{0,2}|scrypt|pbkdf2[\w-]{0,10})\$[^\s:'\"]{8,500}"),  # crypt(3)
+    _form(rf"(<[^>\n]{{0,80}}{NAMES}[^>\n]{{0,80}}>)[^<\n]{{1,4000}}"),
+    _form(
+        rf"(<[^>\n]{{0,200}}key=['\"][^'\"\n]{{0,80}}{NAMES}[^'\"\n]{{0,80}}['\"]\s+value=['\"])[^'\"\n]{{1,4000}}"
     ),  # fmt: skip
     # tokens by themselves
-    _pattern(rf"(?<![A-Za-z0-9])(?:{_PREFIXES})[\w=+/.-]{{10,4000}}", flags=0),
-    _pattern(rf"(?<![A-Za-z0-9])(?:{'|'.join(WITH_DIGITS)})(?=[A-Za-z_-]{{0,40}}\d)[\w-]{{16,4000}}", flags=0),
-    _pattern(rf"(?<![A-Za-z0-9])(?:{'|'.join(EXACT)}){_ENDS_WORD}", flags=0),
+    _form(rf"(?<![A-Za-z0-9])(?:{_PREFIXES})[\w=+/.-]{{10,4000}}", flags=0),
+    _form(rf"(?<![A-Za-z0-9])(?:{'|'.join(WITH_DIGITS)})(?=[A-Za-z_-]{{0,40}}\d)[\w-]{{16,4000}}", flags=0),
+    _form(rf"(?<![A-Za-z0-9])(?:{'|'.join(EXACT)}){_ENDS_WORD}", flags=0),
     # values behind a name
-    _pattern(rf"((?<!-)--[\w-]{{0,40}}{NAMES}[\w-]{{0,40}}\s{{1,9}}){SHELL_WORD}", rf"\1{REMOVED}"),
-    _pattern(
+    _form(rf"((?<!-)--[\w-]{{0,40}}{NAMES}[\w-]{{0,40}}\s{{1,9}}){SHELL_WORD}"),
+    _form(
         rf"({NAMES}[\w-]{{0,40}}\\?['\"]?\]?\s{{0,9}}(?:=>|:=|%3D|[=:])\s{{0,9}}(?:[|>][+-]?\s{{1,40}})?[bru]{{0,2}})"
         rf"(?:\\\"(?:[^\"\\]|\\[^\"]){{1,4000}}\\\"|{SHELL_WORD})",
-        rf"\1{REMOVED}",
     ),
-    _pattern(r"((?<![\w-])pwd['\"]?\s{0,9}[=:]\s{0,9}['\"]?)(?![/~.'\"])[^\s'\";]+", rf"\1{REMOVED}"),
-    _pattern(
-        rf"({NAMES}[\w-]{{0,40}}['\"]?[\s,(\[]{{1,9}}(?:is\s|to\s|was\s)?\s?['\"]?)(?=[A-Za-z+/=_.-]{{0,40}}\d)[\w+/=.-]{{16,4000}}",
-        rf"\1{REMOVED}",
+    _form(r"((?<![\w-])pwd['\"]?\s{0,9}[=:]\s{0,9}['\"]?)(?![/~.'\"])[^\s'\";]+"),
+    _form(
+        rf"({NAMES}[\w-]{{0,40}}['\"]?[\s,(\[]{{1,9}}(?:is\s|to\s|was\s)?\s?['\"]?)(?=[A-Za-z+/=_.-]{{0,40}}\d)[\w+/=.-]{{16,4000}}"
     ),  # fmt: skip
-    _pattern(
-        r"((?<![a-z])key['\"]?\s{0,9}[=:]\s{0,9}['\"]?)(?=[A-Za-z+/=_.-]{0,40}\d)[\w+/=.-]{20,4000}", rf"\1{REMOVED}"
-    ),
+    _form(r"((?<![a-z])key['\"]?\s{0,9}[=:]\s{0,9}['\"]?)(?=[A-Za-z+/=_.-]{0,40}\d)[\w+/=.-]{20,4000}"),
 )
 
 
 @cache
 def patterns() -> list[tuple[re.Pattern[str], str]]:
-    """The forms of secrets in text, each with what is left of it. They are compiled once, by those who search."""
-    return [(re.compile(text, flags), left) for text, left, flags in FORMS]
+    """The forms of secrets in text, each with what is left of it; they are compiled by the first search."""
+    compiled = [(re.compile(text, flags), end) for text, flags, end in FORMS]
+    return [(form, rf"\1{REMOVED}{end}" if form.groups else REMOVED) for form, end in compiled]
 
 
 def is_secret(path: str) -> bool:
