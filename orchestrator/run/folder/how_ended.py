@@ -159,7 +159,9 @@ def ended(
     words of the sentence. For the other arguments see `End`.
     """
     if by:
-        ranks, evidence = (by.rank,), {**_shown_by(by), **evidence}
+        killed = None if by.signal is None else signal_name(by.signal)
+        ranks = (by.rank,)
+        evidence = {"exit_code": by.exit_code, "signal": killed, "error": by.error, **evidence}
     if placement:
         ranks = ranks or [slot.rank for slot in placement.slots if slot.host in hosts]
         hosts = hosts or list(dict.fromkeys(placement.slots[rank].host for rank in ranks))
@@ -208,12 +210,6 @@ def _listed(placement: Placement, ranks: Sequence[int]) -> str:
     if not any(placement.slots[rank].role for rank in ranks):
         return listed(ranks)
     return first_of([_in_role(placement, rank) for rank in ranks], MOST_IN_WORDS)
-
-
-def _shown_by(end: RankEnd) -> dict[str, object]:
-    """The evidence in a rank's end record."""
-    killed = None if end.signal is None else signal_name(end.signal)
-    return {"exit_code": end.exit_code, "signal": killed, "error": end.error}
 
 
 def _named(placement: Placement | None, ranks: Sequence[int], hosts: Sequence[str]) -> dict[str, str]:

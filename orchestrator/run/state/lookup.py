@@ -50,8 +50,7 @@ def look_up(record: Record, now_s: float, until_s: float = math.inf) -> tuple[Re
         return record, None
     known = {event.job for event in record.events if isinstance(event, (Submitted, Started))}
     if not (new := [job for job in named if job not in known]):
-        reason = f"{cut_off}, and {record.scheduler} has no job named {name!r}"
-        return record, Status(State.LOST, reason)
+        return record, Status(State.LOST, f"{cut_off}, and {record.scheduler} has no job named {name!r}")
     return _note(record, new[-1] if intent.task is None else scheduler.task_id(new[-1], intent.task))
 
 
@@ -91,6 +90,5 @@ def _note(record: Record, job: str) -> tuple[Record, Status | None]:
     try:
         ledger.append(record.folder.ledger, Submitted(record.attempt, job, record.scheduler, looked_up=True))
     except SiteError as error:
-        reason = f"{CUT_OFF.format(record.attempt)}; it is job {job}, but {error}"
-        return record, Status(State.UNKNOWN, reason)
+        return record, Status(State.UNKNOWN, f"{CUT_OFF.format(record.attempt)}; it is job {job}, but {error}")
     return read_record(record.folder), None

@@ -50,10 +50,8 @@ def _silence(attempt: Attempt, now_s: float) -> str:
     age_s = _pulse_age_s(attempt, now_s + ahead_s(attempt.folder))
     if age_s <= SILENT_S:
         return ""
-    host = attempt_folders.supervised_on(attempt)
-    where = f" on {host}" if host else ""
-    silent = f"the supervisor{where} is silent for {duration(age_s)}"
-    return f"suspected: {silent}: it or its host is gone or stopped"
+    where = f" on {host}" if (host := attempt_folders.supervised_on(attempt)) else ""
+    return f"suspected: the supervisor{where} is silent for {duration(age_s)}: it or its host is gone or stopped"
 
 
 def _pulse_age_s(attempt: Attempt, now_s: float) -> float:

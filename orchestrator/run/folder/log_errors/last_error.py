@@ -195,13 +195,9 @@ class _Reading:
             errors = [error for error in errors if error.kind is not LineKind.CHILD]
             names = (f"[rank{self.worker.rank}]", f"[default{self.worker.local_rank}]")
             own = [error for error in errors if any(name in error.stream for name in names)]
-            errors = own or (
-                [] if self.worker.signal else [error for error in errors if not self._lost_peer(error)] or errors
-            )
+            causes = [error for error in errors if not LOST_PEER.search(self.all_of(error))]
+            errors = own or ([] if self.worker.signal else causes or errors)
         return min(reversed(errors), key=lambda error: error.kind, default=None)
-
-    def _lost_peer(self, error: _Candidate) -> bool:
-        return bool(LOST_PEER.search(self.all_of(error)))
 
     def all_of(self, error: _Candidate) -> str:
         """The exceptions of an error, without the lines of code that raised them, and the last exception's message."""
