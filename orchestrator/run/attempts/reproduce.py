@@ -81,10 +81,8 @@ def _check_code(run: RunFolder, kept: Plan) -> None:
 
 
 def _check_images(run: RunFolder, kept: Plan) -> None:
-    if not (named := of_images(kept)):
-        return
     images = image_kept.all_kept(run, kept.run.image)
-    for name in named:
+    for name in of_images(kept):
         if name not in images:
             file = run.image if name == kept.run.image else run.images
             raise UserError(f"{file} is gone, which names the image of {run.run_id}; {ANEW}")

@@ -25,8 +25,8 @@ from torusrun.training.reporting.events import STEP
 NEWEST, MOST = 200, 20  # runs that are looked at, and that are used
 TAIL_BYTES = 1 << 20  # of the metrics of each
 SAME = ("command", "site", "image", "env")  # keys of runs that are compared
-WARM_UP = 5  # one in so many of the reported steps: the first ones compile, and fill caches
-FEWEST, FEWEST_TIMES = 5, 3  # steps besides, and times of steps
+WARM_UP = 5  # the first fifth of the reported steps is left out: these compile, and fill caches
+FEWEST, FEWEST_TIMES = 5, 3  # steps after the warm-up, and times of steps
 AT_ONCE = 0.25  # of the mean step: rows that are nearer to each other were read together
 PARTS = 5  # of the steps, whose means differ
 NOTHING = "the time of this command is not known: submit it at some sizes first (docs/guides/predict.md)"
