@@ -59,7 +59,7 @@ def cancel(run: RunFolder) -> None:
 def cancel_all(runs: Sequence[RunFolder]) -> Refused:
     """End the attempts of these runs, with as few scheduler commands as possible; the errors.
 
-    Runs have the same error if one command for all their jobs failed.
+    Runs have the same error if a single command for all their jobs failed.
     """
     refused: Refused = {}
     for run in runs:
@@ -173,7 +173,7 @@ def _not_ended(endings: list[_Ending]) -> list[_Ending]:
 
 
 def _end(endings: list[_Ending], refused: Refused) -> None:
-    """Have keepers or schedulers end these attempts. Some schedulers end many jobs with one command."""
+    """Have keepers or schedulers end these attempts. Some schedulers end many jobs with a single command."""
     together: dict[tuple[str, object], list[_Ending]] = defaultdict(list)
     for ending in endings:
         many = not ending.in_held and client.of(ending.site).scheduler.traits.cancels_many

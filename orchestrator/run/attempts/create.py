@@ -110,7 +110,7 @@ def _with_forecast(facts: Origin, plan: Plan) -> Origin:
 
 
 def images_of(plan: Plan, again: RunFolder | None = None) -> dict[str, Image]:
-    """The images of a plan's roles by their names, or of the run `again`, checked. Raises UserError if one is unfit.
+    """The images of a plan's roles by their names, or of the run `again`. Raises UserError if an image is unfit.
 
     Without an image the Python of the ranks is checked.
     """

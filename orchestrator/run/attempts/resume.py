@@ -99,7 +99,7 @@ def _history(run: RunFolder, seen: View) -> History:
 
 
 def _more(run: RunFolder, number: int) -> More | None:
-    """What the attempt after this one asks for more of."""
+    """What the attempt after attempt `number` asks for more of."""
     with contextlib.suppress(SiteError):  # the decision can do without a plan that cannot be read
         plan = plan_files.read_plan(run, number)
         if plan.run.keep_going.grow != Grow():

@@ -1,4 +1,4 @@
-"""Submits the first attempt of a plan, and every later one.
+"""Submits the first attempt of a plan, and every later attempt.
 
 A client can be killed at any moment. So the job's folder is complete before the submission, and the ledger has the
 job's name: a later client finds the job by that name.
@@ -164,7 +164,7 @@ def within(planned: AttemptPlan, run: RunFolder, intent: Submitting, job: str) -
 def _submit(planned: AttemptPlan, run: RunFolder, asked: Request, into: Allocation | None) -> None:
     """Submit the attempt to the scheduler, or to a keeper.
 
-    Raises NoAnswer if there may be a job despite an error, UserError if the keeper has ended meanwhile.
+    Raises NoAnswer if the queue may have a job despite an error, UserError if the keeper has ended meanwhile.
     """
     attempt, site = run.attempt(planned.number), planned.plan.site
     try:

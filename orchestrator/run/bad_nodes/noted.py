@@ -6,7 +6,7 @@ of its wrappers does not answer, or one of its ranks waits for a disk. No other 
 - a killed rank, a full memory, a full disk and a time limit follow from what the user asked for;
 - an error of the program, a wrong configuration and a missing image would be the same on every host;
 - a rank that is at another place in its program than the others, or that somebody stopped, may be as its user wrote it;
-- a lost connection names the rank that noticed, not the one that was gone;
+- a lost connection names the rank that noticed, not the rank that was gone;
 - a launcher that put a rank elsewhere names no host that is bad.
 """
 
@@ -45,7 +45,7 @@ def suspects(end: End, hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _explains_the_hang(end: End) -> bool:
-    """Whether a hang is that of one host: a wrapper that does not answer, or a rank that waits for a disk."""
+    """Whether a hang is that of a single host: a wrapper that does not answer, or a rank that waits for a disk."""
     if len(set(end.hosts)) != 1 or "frame" in end.evidence:
         return False
     return end.evidence.get("process", WAITS_FOR_DISK) == WAITS_FOR_DISK

@@ -81,7 +81,7 @@ def freeze(source: Path, into: Path, leave_out: Sequence[str] = (), secret: Sequ
 
 
 def share(copy: Path, into: Path) -> None:
-    """Make the folder `into` with the files of a `copy`, as hard links, so that the removal of one harms no other.
+    """Make the folder `into` with the files of a `copy`, as hard links, so that the removal of a folder harms no other.
 
     A program that overwrites such a file would change it for all: so nobody may write to it any more. On a file system
     without hard links the files are copied. Raises SiteError if that fails.
@@ -192,7 +192,7 @@ def _make_folders(target: Path, name: str, made: set[str]) -> None:
 
 
 def _copy_file(source: Path, entry: Entry, target: Path, left_bytes: int, secret: Set[tuple[int, int]]) -> int:
-    """Copy one file, without write permission for others; the number of bytes."""
+    """Copy a file, without write permission for others; the number of bytes."""
     descriptor = _opened(source / entry.name)
     copied = 0
     with open(descriptor, "rb", buffering=0) as file:

@@ -73,7 +73,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     """The code in the folder `source`, sorted by name, without the files and folders `leave_out` relative to it.
 
     It will be copied to `into`, which is two folders below that of runs. Raises UserError if the folder or a part of it
-    cannot be read, or if it is no folder of code: a home folder, or one that holds the runs.
+    cannot be read, or if it is no folder of code: a home folder, or a folder that holds the runs.
     """
     try:
         real = source.resolve(strict=True)

@@ -181,7 +181,7 @@ def _here(folder: Path | None) -> Path | None:
 
 
 def _in_job(prepared: Prepared, site: Site, folder: str) -> None:
-    """The submitted function: it builds one image and writes its end."""
+    """The submitted function: it builds an image and writes its end."""
     try:
         entry = build(prepared, site, lambda line: print(line, flush=True))
         end = End(State.COMPLETED, str(entry.path))

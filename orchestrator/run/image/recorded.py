@@ -47,7 +47,7 @@ def keep(run: RunFolder, images: Mapping[str, Image], own: str | None) -> None:
 
 
 def kept(run: RunFolder) -> Image | None:
-    """The image at the submission of a run; None for a run without one. Raises SiteError if the record is damaged."""
+    """The image at the submission of a run; None for a run without an image. Raises SiteError for damage."""
     return read_record(run.image, Image)
 
 

@@ -37,7 +37,7 @@ class Unusable(UserError):
 
 
 def of_plan(plan: Plan) -> Image | None:
-    """The image of a plan; None for a run without one.
+    """The image of a plan; None for a run without an image.
 
     Raises Unusable if it cannot be read or has changed since it was built, UserError if it is not built.
     """

@@ -25,7 +25,7 @@ def measured_as(dims: Sequence[int], nodes: int, library: str, wire: str) -> str
 
 
 def spans_of(plan: Plan) -> Spans:
-    """The all-reduces of a plan with a grid, by size; () if one is for all sizes, which `train.sync` names."""
+    """The all-reduces of a plan with a grid, by size; () if `train.sync` names the same for all sizes."""
     return quicker(plan.site.measured.all_reduce.get(_name(plan), ())) if _is_auto(plan) else ()
 
 

@@ -61,7 +61,7 @@ def forecast_at_submit(plan: Plan) -> KeptForecast | None:
 
 
 def _measured(run: RunFolder, own: Mapping[str, Any]) -> MeasuredRun | None:
-    """The measurement of one run; None if it is of another command, not over, or has reported too few steps."""
+    """The measurement of a run; None if it is of another command, not over, or has reported too few steps."""
     with contextlib.suppress(TorusrunError, OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = json.loads(private.read_bytes(run.plan, LARGEST_BYTES))
         if not _comparable(kept, own):

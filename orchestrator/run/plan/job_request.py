@@ -92,7 +92,7 @@ def of_site(site: Site, nodes: int, ranks_per_node: int, account: str | None = N
 
 
 def without_bad_nodes(planned: AttemptPlan) -> AttemptPlan:
-    """The plan with the hosts that its request leaves out. The scheduler is queried only if there are bad hosts."""
+    """The plan with the hosts that its request leaves out. The scheduler is queried only if any host is bad."""
     return all_without_bad_nodes([planned])[0]
 
 

@@ -120,13 +120,13 @@ class Plan:
 
     @property
     def jobs_in_turn(self) -> bool:
-        """Whether each of these jobs is submitted by itself, to begin after the one before it."""
+        """Whether each of these jobs is submitted by itself, to begin after the job before it."""
         one_machine = schedulers.get(self.site.scheduler).traits.one_machine
         return self.jobs > 1 and self.site.attempts_by == "dependency" and not one_machine
 
     @property
     def keeps_going(self) -> bool:
-        """Whether the job itself begins the next attempt after one that ended early."""
+        """Whether the job itself begins the next attempt after an early end."""
         return self.jobs > 1 or self.run.keep_going.spares > 0 or self.run.keep_going.min_nodes is not None
 
     @property
@@ -195,7 +195,7 @@ class Plan:
 
     @property
     def recipe(self) -> dict[str, Any] | None:
-        """The recipe that the run names and its changes to it, as JSON; None without one."""
+        """The recipe that the run names and its changes to it, as JSON; None without a recipe."""
         if self.run.train.recipe is None or self.run.command:
             return None
         return {"name": self.run.train.recipe, "changes": [change._asdict() for change in self.recipe_changes]}

@@ -155,7 +155,7 @@ def _measured_here(plan: Plan, train: Train, batch: float) -> Device | None:
     times = images_per_s(nearest, units) / images_per_s(wanted, units) if has_gpus else 1.0
     doubts = factors(nearest, wanted, units, "gpu" if has_gpus else "processor")
     made = here.with_passes(wanted.passes)
-    if nearest.passes != wanted.passes:  # the fixed time may be that of one step, not of each pass
+    if nearest.passes != wanted.passes:  # the fixed time may be that of a step, not of each pass
         other = here.step_s(batch) / made.step_s(batch)
         doubts = (*doubts, Factor(PASSES.format(wanted.passes), Interval(min(other, 1.0), max(other, 1.0))))
     return made.slower(times, doubts, f"as measured here in {nearest}, in {wanted}")

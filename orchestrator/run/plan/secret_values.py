@@ -16,7 +16,7 @@ from torusrun.orchestrator.run.plan.plan import Plan
 
 
 def read(plan: Plan) -> dict[str, str]:
-    """The values by name. Raises UserError with the reason if one cannot be read."""
+    """The values by name. Raises UserError with the reason if a value cannot be read."""
     return {name: _value(f"env.{name}", name, secret, plan.code) for name, secret in plan.secrets.items()}
 
 

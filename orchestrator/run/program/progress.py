@@ -92,7 +92,7 @@ def finite(value: object) -> float | int | None:
 
 
 def whole(value: object) -> int | None:
-    """The value as an integer >= 0; None if it is not one."""
+    """The value as an integer >= 0; None for any other value."""
     number = finite(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 
@@ -225,7 +225,7 @@ class PatternSource(LineSource):
 
 
 def checkpoint_line(path: str, step: int | None) -> str:
-    """The line in the log of a role that judges each checkpoint, before its output about this one."""
+    """The line in the log of a role that judges each checkpoint, before its output about this checkpoint."""
     return f"torusrun: checkpoint {path}, step {'unknown' if step is None else step}\n"
 
 

@@ -111,7 +111,7 @@ def ranks_environment(placement: Placement, rank: int, run_id: str, attempt: int
 
 
 def master_environment(placement: Placement, rank: int, address: str, port: int | str) -> dict[str, str]:
-    """The variables with the meeting point of the ranks of a role. A torchrun (one per node) reads the PET_ ones."""
+    """The variables with the meeting point of the ranks of a role. A torchrun (one per node) reads PET_*."""
     slot = placement.slots[rank]
     hosts = _hosts(placement.of_role(slot.role))
     return {

@@ -73,7 +73,7 @@ def look_up_added(record: Record, now_s: float, until_s: float = math.inf) -> Re
 
 
 def _in_held(record: Record, held: RunFolder, *, young: bool) -> tuple[Record, Status | None]:
-    """As `look_up`, for an attempt in a held allocation: its request waits there, or the keeper has noted its job."""
+    """As `look_up`, for an attempt in a held allocation: its request waits, or the keeper has noted its job."""
     if allocation.is_asked(allocation.of(held.folder), record.folder.attempt(record.attempt)):
         job = allocation.job(held)
         return _note(record, job) if job else (record, None)
