@@ -45,8 +45,7 @@ def plan_again(run: RunFolder, run_id: str = "") -> Plan:
     _check_images(run, kept)
     run_id = run_id or new_id(spec.name)
     folder = absolute(kept.site.runs) / run_id
-    text = _text(run.spec)
-    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=text)
+    return replace(kept, run_id=run_id, run=spec, folder=folder, spec_text=_text(run.spec))
 
 
 def reproduce(run: RunFolder, plan: Plan) -> RunFolder:

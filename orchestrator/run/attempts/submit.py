@@ -58,8 +58,7 @@ def first(
     run, planned = RunFolder(plan.folder), _without_bad_nodes(attempt_plan.first(plan), into)
     asked = request_of(planned, run, after)
     text = script(planned, run.attempt(1), asked, held=into is not None)
-    event = intent(planned, asked, after, into=into)
-    create.run(planned, source, text, event, origin, idle_s)
+    create.run(planned, source, text, intent(planned, asked, after, into=into), origin, idle_s)
     try:
         _submit(planned, run, asked, into)
     except NoAnswer:
@@ -208,8 +207,7 @@ def add_jobs(planned: AttemptPlan, run: RunFolder, asked: Request, before: str) 
     path = run.attempt(number).script
     for turn in range(1, plan.jobs):
         try:
-            after = asks.in_turn(asked, f"{asked.called}.{turn}", before)
-            before = asks.submit(path, after, cwd=path.parent)
+            before = asks.submit(path, asks.in_turn(asked, f"{asked.called}.{turn}", before), cwd=path.parent)
             accepted(run, JobAdded(number, before))
         except NoAnswer as error:
             warn(f"{turn} of {counted(plan.jobs, 'job')} submitted, and perhaps one more: {error}")

@@ -76,8 +76,7 @@ def freeze(source: Path, into: Path, leave_out: Sequence[str] = (), secret: Sequ
         raise SiteError(f"{into}: the code cannot be copied here: {error.strerror}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    notes = tuple(selected.notes)
-    return Frozen(selected.source, state, selected.files, copied_bytes, checksum, notes, tuple(names))
+    return Frozen(selected.source, state, selected.files, copied_bytes, checksum, tuple(selected.notes), tuple(names))
 
 
 def share(copy: Path, into: Path) -> None:

@@ -85,8 +85,7 @@ def select(source: Path, into: Path | None = None, leave_out: Sequence[str] = ()
     chosen = SelectedCode(real)
     without = {os.path.normpath(name) for name in leave_out}
     names = _without_secrets(chosen, _without_what_is_no_code(_names(chosen, without), real, without))
-    folders = {folder for name in names for folder in _folders_of(name)}
-    copied = names.keys() | folders
+    copied = names.keys() | {folder for name in names for folder in _folders_of(name)}
     for name in sorted(names):
         if entry := _entry(chosen, name, names[name], copied):
             chosen.entries.append(entry)
@@ -179,9 +178,8 @@ def _without_what_is_no_code(
 
     @cache
     def never(folder: str) -> bool:
-        path = os.path.join(source, folder)
         # Git may still list files below a folder that became a link.
-        return folder in without or folder in links or _never_code(path)
+        return folder in without or folder in links or _never_code(os.path.join(source, folder))
 
     return {
         name: status

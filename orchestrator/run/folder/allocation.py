@@ -77,8 +77,7 @@ def make(run: RunFolder, idle_s: float) -> None:
 
 def idle_limit_s(run: RunFolder) -> float:
     """The time without an attempt after which the run gives its allocation back. Raises SiteError if not recorded."""
-    kept = read_object(run.hold) or {}
-    return float(required(run.hold, kept, "idle_s", float, int))
+    return float(required(run.hold, read_object(run.hold) or {}, "idle_s", float, int))
 
 
 def is_held(run: RunFolder) -> bool:

@@ -42,10 +42,8 @@ class Pattern:
     def allows(self, path: str, *, is_folder: bool = False) -> bool:
         """Whether a path that another machine announces may come of this pattern; a folder may lie above matches."""
         if self.names_by_word:
-            names = (OF_CHECKPOINTS, "*", *self.parts[2:])
-            return Pattern(self.text, names, True).allows(path, is_folder=is_folder)
-        above = path.split("/")
-        leads_there = not self.from_top or all(map(fnmatchcase, above, self.parts))
+            return Pattern(self.text, (OF_CHECKPOINTS, "*", *self.parts[2:]), True).allows(path, is_folder=is_folder)
+        leads_there = not self.from_top or all(map(fnmatchcase, path.split("/"), self.parts))
         return bool(self.chosen(path)) or (is_folder and leads_there)
 
 

@@ -125,8 +125,7 @@ def members_of(word: str, known: Sequence[RunFolder]) -> list[RunFolder]:
     named = [run for run in known if run.run_id.startswith(word)]
     if not word or any(run.run_id == word for run in named) or not all(run.sweep for run in named):
         return []
-    sweeps = by_sweep(named)
-    (folder, members), *others = sweeps.items() or [(None, [])]
+    (folder, members), *others = by_sweep(named).items() or [(None, [])]
     return index.existing(members) if folder and not others and folder.name.startswith(word) else []
 
 

@@ -65,9 +65,7 @@ def findings(plan: Plan, image: Image) -> list[Finding]:
         run_image.pyxis_options(plan, image, str(plan.folder))
     if here.runtime:
         run_image.check_startable(plan, image, here.runtime)
-    host = _host(plan, here)
-    known = _image(plan, image, here)
-    return check.check(_wanted(plan), host, known)
+    return check.check(_wanted(plan), _host(plan, here), _image(plan, image, here))
 
 
 def _wanted(plan: Plan) -> Wanted:
@@ -94,8 +92,7 @@ def _host(plan: Plan, here: login.Login) -> HostFacts:
     container = plan.site.container
     binds = [Bind.parse(text).host for text in container.bind]
     binds += [container.host_mpi] if container.host_mpi else []
-    by_pyxis = pyxis.used(container.runtime)
-    host = facts.host(here.runtime, plan.site.launcher, binds, here.environment, pyxis=by_pyxis)
+    host = facts.host(here.runtime, plan.site.launcher, binds, here.environment, pyxis=pyxis.used(container.runtime))
     machine = sif.of_program(Path(plan.python))  # the nodes run this Python; the login node may differ
     words = f"the ELF header of {plan.python}, the nodes' Python, names {machine or 'no known processor'}"
     asked = {**host.asked, "runtime": here.asked, "machine": words}

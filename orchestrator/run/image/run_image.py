@@ -170,8 +170,7 @@ def squashed(named: NamedImage, site: Site) -> CachedImage | None:
     if named.converted:
         keys = [convert.conversion(named).source]
     else:
-        path = image_file.find(named.text)
-        keys = prepare.sources(path, bool(site.container.host_mpi))
+        keys = prepare.sources(image_file.find(named.text), bool(site.container.host_mpi))
     return own.newest_of(keys, SQUASHFS)
 
 

@@ -65,8 +65,7 @@ def _software(run: RunSpec, site: Site, key: str, role: Role) -> Iterator[tuple[
 
 def _references(run: RunSpec, known: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Every name in braces that is not a role."""
-    main = main_name(run)
-    texts = {main: (*run.command, *plain(run.env).values())}
+    texts = {main_name(run): (*run.command, *plain(run.env).values())}
     texts |= {name: (*role.command, *plain(role.env).values()) for name, role in services(run).items()}
     for name, own in texts.items():
         for other in sorted(referred(own) - {*known}):

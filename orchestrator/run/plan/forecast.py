@@ -100,8 +100,7 @@ def _on_network(plan: Plan, links: Network, trained: Workload, backend: Backend)
     """The plan with its grid, and its communication on a regular network, with the ranks in node order."""
     used = links.holding(plan.ranks)
     sync, layout = plan.run.train.sync, regular.RegularLayout(used, backend)
-    several = plan.run.nodes > 1
-    best = regular.best(used, trained.gradient_bytes, backend, sync).dims if several else (plan.ranks,)
+    best = regular.best(used, trained.gradient_bytes, backend, sync).dims if plan.run.nodes > 1 else (plan.ranks,)
     plan = _with(plan, best)
     best_s = cost_of(sync, layout, best)(trained.gradient_bytes)
     all_reduce_s = cost_of(sync, layout, plan.grid.dims)

@@ -31,8 +31,7 @@ def request(
     of jobs that run one at a time, or the first of jobs that are submitted in turn.
     """
     plan = planned.plan
-    has_arrays = schedulers.get(plan.site.scheduler).traits.has_arrays
-    several = plan.jobs > 1 and has_arrays and not plan.jobs_in_turn
+    several = plan.jobs > 1 and schedulers.get(plan.site.scheduler).traits.has_arrays and not plan.jobs_in_turn
     return of_site(
         plan.site,
         plan.asked_nodes,

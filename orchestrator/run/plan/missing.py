@@ -103,8 +103,7 @@ def _scripts(command: tuple[str, ...]) -> Iterator[tuple[int, re.Pattern[str]]]:
     """(index of the script in an interpreter's command, the interpreter), if it is certain."""
     for interpreter, flags in FLAGS.items():
         if interpreter.fullmatch(os.path.basename(command[0])):
-            others = (at for at, word in enumerate(command) if at and not flags.fullmatch(word))
-            at = next(others, 0)
+            at = next((at for at, word in enumerate(command) if at and not flags.fullmatch(word)), 0)
             if at and command[at] and not command[at].startswith("-"):
                 yield at, interpreter
 

@@ -33,8 +33,7 @@ def unmet(events: list[Event], attempt: int) -> tuple[str, State | None] | None:
     submitting = last(events, Submitting, attempt)
     for folder in submitting.after if submitting else ():
         theirs = ledger.events(RunFolder(Path(folder)).ledger)
-        newest = max((event.attempt for event in theirs if isinstance(event, Ended)), default=0)
-        end = last(theirs, Ended, newest)
+        end = last(theirs, Ended, max((event.attempt for event in theirs if isinstance(event, Ended)), default=0))
         state = end.state if end else None
         if state is not State.COMPLETED:
             return Path(folder).name, state

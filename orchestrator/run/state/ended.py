@@ -50,8 +50,7 @@ def kept(row: Settled) -> View | None:
     try:
         values = json.loads(row.text)
         grid = values["grid"] and tuple(values["grid"])
-        lists = ("hosts", "damaged", "forecast_s")
-        tuples = {"grid": grid, **{name: tuple(values[name]) for name in lists}}
+        tuples = {"grid": grid, **{name: tuple(values[name]) for name in ("hosts", "damaged", "forecast_s")}}
         return View(**{**values, **tuples, "state": State(values["state"])})
     except (ValueError, TypeError, KeyError):
         return None

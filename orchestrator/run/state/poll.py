@@ -119,8 +119,7 @@ def standing(
 
     The wait for all schedulers together is at most `patience_s`.
     """
-    every = (read_record(run) for run in runs)
-    read = [record for record in every if not keep or keep(record)]
+    read = [record for record in map(read_record, runs) if not keep or keep(record)]
     until_s = time.monotonic() + patience_s
     records, jobs = [], {}
     for record in read:
