@@ -37,13 +37,10 @@ def attempts(run: RunFolder) -> list[int]:
 def recorded(attempt: Attempt) -> dict[str, set[int]]:
     """The ranks that have a record of each kind ("start", "told", "end"); empty if the folder cannot be read."""
     ranks: dict[str, set[int]] = defaultdict(set)
-    try:
-        with os.scandir(attempt.ranks) as entries:
-            for match in (RECORD.fullmatch(entry.name) for entry in islice(entries, MOST_ENTRIES)):
-                if match:
-                    ranks[match[2]].add(int(match[1]))
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), os.scandir(attempt.ranks) as entries:
+        for entry in islice(entries, MOST_ENTRIES):
+            if match := RECORD.fullmatch(entry.name):
+                ranks[match[2]].add(int(match[1]))
     return ranks
 
 

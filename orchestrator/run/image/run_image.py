@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from torusrun.orchestrator.base.environment import which
-from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.base.errors import UserError, explained
 from torusrun.orchestrator.base.terminal.remarks import busy
 from torusrun.orchestrator.images import command, pyxis, runtime, source
 from torusrun.orchestrator.images.builds import convert
@@ -209,8 +209,6 @@ def _refuse(option: str, text: str) -> None:
 
 
 def _checksum(named: NamedImage) -> str:
-    try:
-        with busy(f"reading {named.place} for its checksum"):
-            return file_checksum(Path(named.place))
-    except OSError as error:
-        raise UserError(f"{named.place}: the image cannot be read: {error.strerror}") from None
+    reading = f"reading {named.place} for its checksum"
+    with explained(f"{named.place}: the image cannot be read", UserError), busy(reading):
+        return file_checksum(Path(named.place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -178,11 +179,8 @@ def _measured_as(times: ModelTimes, passes: int) -> Device:
 def gradient_of(plan: Plan) -> tuple[float, str]:
     """(the bytes that one all-reduce of the run sums, their description); if unknown, those of ResNet-50."""
     if not plan.run.command:
-        try:
+        with suppress(UserError):
             trained = workload_of(plan.run.train, measured=measured_facts(plan.site))
-        except UserError:
-            pass
-        else:
             return trained.gradient_bytes, f"the gradients of {trained.name}"
     return GRADIENT_BYTES, "the gradients of ResNet-50 in half precision, as the run's own size is not known"
 

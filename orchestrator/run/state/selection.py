@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -158,10 +159,8 @@ def moment(option: str, text: str, now_s: float | None = None) -> float:
     '2h' is before `now_s`, '2026-11-01' or '2026-11-01T14:30' in this machine's time.
     Raises UserError for anything else.
     """
-    try:
+    with suppress(ValueError, OverflowError, OSError):
         return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        pass
     try:
         return (time.time() if now_s is None else now_s) - seconds(text)
     except ValueError:
