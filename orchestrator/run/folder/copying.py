@@ -24,7 +24,7 @@ PART = ".torusrun-"  # begins the name of a file that is being copied
 
 Say = Callable[[str], None]
 Wanted = Callable[[str], bool]
-"""Whether to copy what is at a path relative to the source; of a folder: even if nothing is in it."""
+"""Whether to copy the file at a path relative to the source, or a folder even if it stays empty."""
 
 
 def copy_folder(

@@ -1,8 +1,8 @@
 """The size of a log over time, in an index next to it: the logs themselves are not changed.
 
 A line of the index is 'TIME BYTES': at TIME, in seconds of time.time() on the host of the rank, the log had this many
-bytes. The process that starts the program reads the size of the log a few times a second. So a line was written at most
-one such interval before the first time at which the log was longer.
+bytes. The process that starts the program reads the size of the log a few times a second. So a line of the log was
+written in the interval before the first TIME whose BYTES include it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Pattern:
         return self.parts[:2] == (OF_CHECKPOINTS, LAST)
 
     def allows(self, path: str, *, is_folder: bool = False) -> bool:
-        """Whether a path that another machine announces may come of this pattern; a folder may lie above matches."""
+        """Whether another machine may announce a path for this pattern; a folder also if it lies above a match."""
         if self.names_by_word:
             return Pattern(self.text, (OF_CHECKPOINTS, "*", *self.parts[2:]), True).allows(path, is_folder=is_folder)
         leads_there = not self.from_top or all(map(fnmatchcase, path.split("/"), self.parts))

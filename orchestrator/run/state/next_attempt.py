@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # `status` makes no plan
 OUTSIDE = (Cause.LAUNCHER, Cause.SCHEDULER, Cause.HOST_LOST, Cause.UNKNOWN)
 NOT_ITS_OWN = (*OUTSIDE, Cause.BAD_HOST, Cause.PREEMPTED)  # causes that say nothing about the run itself
 PAUSES_S = (0.0, 5.0, 15.0, 60.0, 180.0, 600.0)  # after the first, second ... attempt in a row that ended outside
-MOST_AT_FIRST = 8  # such attempts, if they are all since the submission: nothing shows that others can work
+MOST_AT_FIRST = 8  # such attempts, if the submission has no others: nothing shows that another attempt can work
 SAME_BAD_HOST = 3  # jobs in a row that a bad host may end before they began anything
 Checkpoint = tuple[str | None, str]  # its name, and a checksum of its content if a program may overwrite it (else '')
 MOST_ALIKE = 3  # errors in a row that count as the same, although files in the folder of checkpoints changed
