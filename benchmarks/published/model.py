@@ -6,11 +6,12 @@ and how far the rate of another program misleads, comes from the other rows (lea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import exp, log, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 import yaml
@@ -19,7 +20,7 @@ from benchmarks.published import schemes
 from torusrun.orchestrator.forecast import constants, doubts, epochs
 from torusrun.orchestrator.forecast.constants import Value, network
 from torusrun.orchestrator.forecast.device import Device, device, measured
-from torusrun.orchestrator.forecast.interval import Interval, around, largest, of_next, of_next_around_mean
+from torusrun.orchestrator.forecast.interval import Interval, around, largest, student
 from torusrun.orchestrator.forecast.step import EXACT, Grouping, Step, Stragglers, expected_maximum, step
 from torusrun.orchestrator.place.cost.all_reduce import Cost
 
@@ -242,3 +243,21 @@ def _cost_s(named: str, gpus: int, scheme: str) -> Cost:
         return lru_cache(maxsize=None)(schemes.FLAT[scheme](links))
     x, y = map(int, scheme.split("x"))
     return lru_cache(maxsize=None)(schemes.torus(links, (x, y)))
+
+
+def of_next(values: Sequence[float]) -> Interval:
+    """The 90 % prediction interval of one more value of the same kind, from at least two values above 0.
+
+    Source: as `of_next_around_mean`, on the logarithms.
+    """
+    low, high = of_next_around_mean([log(value) for value in values])
+    return Interval(exp(low), exp(high))
+
+
+def of_next_around_mean(values: Sequence[float]) -> Interval:
+    """The 90 % prediction interval of one more value, from at least two, which may be below 0.
+
+    Source: Student's t, mean -+ t s sqrt(1 + 1/n) with n - 1 degrees of freedom (a standard formula).
+    """
+    reach = student(len(values) - 1) * stdev(values) * sqrt(1 + 1 / len(values))
+    return Interval(fmean(values) - reach, fmean(values) + reach)

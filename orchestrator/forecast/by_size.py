@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from torusrun.orchestrator.forecast import doubts
-from torusrun.orchestrator.forecast.interval import NORMAL, STUDENT, Interval, middle
+from torusrun.orchestrator.forecast.interval import Interval, middle, student
 from torusrun.training.counted import counted
 
 SCHEMA = 1
@@ -150,11 +150,10 @@ def _spread(runs: Sequence[MeasuredRun]) -> tuple[float, str]:
     repeated = doubts.number("same_program") - 1
     if not freedom:
         within = max(run.spread for run in runs)
-        return 1 + hypot(repeated, STUDENT[WITHIN_FREEDOM - 1] * within), WITHIN.format(100 * within)
+        return 1 + hypot(repeated, student(WITHIN_FREEDOM) * within), WITHIN.format(100 * within)
     squares = sum((each - fmean(logs)) ** 2 for logs in groups for each in logs)
     deviation = sqrt(squares / freedom)
-    student = STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL
-    reach = student * deviation * sqrt(1 + 1 / max(map(len, groups)))
+    reach = student(freedom) * deviation * sqrt(1 + 1 / max(map(len, groups)))
     return exp(reach), SPREAD.format(100 * deviation, counted(len(runs), "run"))
 
 

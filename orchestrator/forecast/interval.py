@@ -1,15 +1,15 @@
 """Intervals of 90 %: the sources of doubt about a number, and its probable range.
 
-Source: derived. Doubts are taken as independent, and as many seconds as 90 % of the cases stay within: their squares
-add up, upwards and downwards apart.
+Source: derived. A doubt is the seconds within which 90 % of the cases stay. Doubts are taken as independent: their
+squares add up, upwards and downwards apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, hypot, log, sqrt
-from statistics import fmean, stdev
+from math import exp, hypot, log
+from statistics import fmean
 from typing import NamedTuple
 
 SHARE = 0.9
@@ -80,21 +80,6 @@ def middle(values: Sequence[float]) -> float:
     return exp(fmean(map(log, values)))
 
 
-def of_next(values: Sequence[float]) -> Interval:
-    """The 90 % prediction interval of one more value of the same kind, from at least two values above 0.
-
-    Source: as `of_next_around_mean`, on the logarithms.
-    """
-    low, high = of_next_around_mean([log(value) for value in values])
-    return Interval(exp(low), exp(high))
-
-
-def of_next_around_mean(values: Sequence[float]) -> Interval:
-    """The 90 % prediction interval of one more value, from at least two, which may be below 0.
-
-    Source: Student's t, mean -+ t s sqrt(1 + 1/n) with n - 1 degrees of freedom (a standard formula).
-    """
-    freedom = len(values) - 1
-    student = STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL
-    reach = student * stdev(values) * sqrt(1 + 1 / len(values))
-    return Interval(fmean(values) - reach, fmean(values) + reach)
+def student(freedom: int) -> float:
+    """Student's t with so many degrees of freedom, 95 % on one side."""
+    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL

@@ -12,7 +12,7 @@ from benchmarks.published import model as published
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.forecast import doubts
 from torusrun.orchestrator.forecast.device import Device, device
-from torusrun.orchestrator.forecast.interval import Doubt, Interval, around, middle, of_next
+from torusrun.orchestrator.forecast.interval import Doubt, Interval, around, middle
 from torusrun.orchestrator.forecast.step import expected_maximum, largest_ranks, ready_s, resnet50, step, stragglers
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -77,16 +77,16 @@ def test_independent_doubts_add_up_in_squares_upwards_and_downwards_apart() -> N
 
 @given(st.lists(st.floats(0.01, 100), min_size=2, max_size=30))
 def test_the_next_value_is_expected_around_the_middle_of_the_known(values: list[float]) -> None:
-    found = of_next(values)
+    found = published.of_next(values)
     assert found.low <= middle(values) * 1.0001 and middle(values) <= found.high * 1.0001
-    assert of_next([2 * value for value in values]).high == pytest.approx(2 * found.high)
+    assert published.of_next([2 * value for value in values]).high == pytest.approx(2 * found.high)
 
 
 def test_students_t_gives_the_interval_of_a_text_book() -> None:
     """Logarithms 0, 1, 2: mean 1, deviation 1, t with 2 degrees of freedom 2.920, times the root of 4/3."""
     from math import e, log
 
-    found = of_next([1.0, e, e * e])
+    found = published.of_next([1.0, e, e * e])
     assert log(found.high) - 1 == pytest.approx(2.920 * (4 / 3) ** 0.5)
     assert 1 - log(found.low) == pytest.approx(2.920 * (4 / 3) ** 0.5)
 
@@ -95,7 +95,7 @@ def test_the_constants_are_what_all_published_rows_imply() -> None:
     """`data/doubts.yaml` holds them, because a forecast must not compute all rows first."""
     compared = published.comparable()
     launched, replayed = (published.spread(compared, kind) for kind in (False, True))
-    rates = of_next(published.compute_factors(compared, launched[0]))
+    rates = published.of_next(published.compute_factors(compared, launched[0]))
     found = {
         "sigma": launched[0],
         "sigma_high_factor": launched[1].high / launched[0],
