@@ -36,7 +36,7 @@ from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.launchers import Launcher
 from torusrun.training.counted import counted
 
-if TYPE_CHECKING:  # it leads to all that finds the state of a run
+if TYPE_CHECKING:  # these import all that reads the state of a run
     from torusrun.orchestrator.cli.dry_run_of_roles import RoleProgram
     from torusrun.orchestrator.run.state.awaited import Awaited
 

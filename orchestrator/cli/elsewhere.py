@@ -1,4 +1,4 @@
-"""Verbs for runs and sites on a login node: the same verb runs there, with its output and exit code here."""
+"""Verbs for runs and sites on a login node, which runs the same verb; its output and exit code are shown here."""
 
 from __future__ import annotations
 

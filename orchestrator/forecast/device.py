@@ -5,9 +5,10 @@ batch (small kernels, the optimizer). Backward takes two thirds of a step, by mu
 than the time in which the host launches its kernels, unless it is replayed as a CUDA graph.
 
 How fast variants of a training are (precision, layout, torch.compile) was measured on two cards: data/programs.yaml.
-What was not measured is made of what was on an H200: a layout has the effect that it has in bf16, torch.compile saves
-the same share or the same time of an image, whichever is less, and a precision without matrix units is as fast as fp32.
-Every such step is a doubt. A published program of others was fused by hand: if ours is compiled, it counts as such.
+A variant that was not measured is derived from those on an H200: a layout has the effect that it has in bf16,
+torch.compile saves the same share or the same time of an image, whichever is less, and a precision without matrix units
+is as fast as fp32. Every such step is a doubt. A published program of others was fused by hand: it counts as compiled
+if ours is compiled.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torusrun.orchestrator.forecast import constants
 from torusrun.orchestrator.forecast.interval import Factor, Interval, together
 from torusrun.training.recipe.facts import Variant
 
-BEST_KNOWN = "h200"  # the card with the most measured programs, of which the others' are made
+BEST_KNOWN = "h200"  # the card with the most measured programs; those of other cards are derived from them
 Where = Literal["host", "card", "gpu", "processor"]
 OTHER_HOST = "the rate is that of torusrun on one card of this type, with other versions"
 OTHER_PROGRAM = "{} beside {} was measured on another GPU (`torusrun calibrate` measures yours)"

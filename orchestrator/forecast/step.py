@@ -59,7 +59,7 @@ class Stragglers:
     baseline: int = 1
 
     def _share(self, sigma: float) -> float:
-        """The wait as a share of the compute time. Below 0 it is a share of what contains the baseline's own wait."""
+        """The wait as a share of the compute time. Below 0 it is a share of a time with the baseline's own wait."""
         known = expected_maximum(self.baseline)
         excess = expected_maximum(self.ranks) - known
         return sigma * excess / (1.0 if excess >= 0 else 1 + sigma * known)

@@ -1,1 +1,1 @@
-"""What a run would cost, before and beside it."""
+"""What calibrate measured, and the answers of predict in words."""

@@ -21,7 +21,7 @@ LEAST_NAME = 12
 class NodeHeard:
     """A node of a running attempt: its load, and the ages of its wrapper's last sign of life and of a rank's last line.
 
-    None if there is none yet. By the clock of the file system, which may differ from this machine's.
+    An age is None before the first of them. The clock is the file system's, which may differ from this machine's.
     """
 
     host: str
