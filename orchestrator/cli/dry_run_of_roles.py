@@ -34,7 +34,9 @@ def started(
 
     Words in <> stand for what only the job knows; `hidden` has them for secret variables.
     """
-    hosts = {role.name: _hosts(placement, role.name) for role in order.roles}
+    hosts = {
+        role.name: tuple(dict.fromkeys(slot.host for slot in placement.of_role(role.name))) for role in order.roles
+    }
     at = {name: f"<address of {own[0].strip('<>')}>" for name, own in hosts.items()}
     places = {name: facts(own, at[name], f"<port of {name}>") for name, own in hosts.items()}
     for role in order.roles:
@@ -44,7 +46,3 @@ def started(
         program = with_places(own, role.name, places) if role.name else own
         variables = {**program.environment, **hidden}
         yield RoleProgram(role.name, hosts[role.name], program, variables, contained(rank, program))
-
-
-def _hosts(placement: Placement, role: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(slot.host for slot in placement.of_role(role)))

@@ -43,15 +43,11 @@ TITLES = {"who": "who", "time": "time", "accuracy": "accuracy", "batch": "batch"
 
 def recipes() -> str:
     """The table, at most 80 columns wide, and the meaning of its marks."""
-    table = _table()
+    table = recipe_table()
     errata = [f"* {recipe.name}: {recipe.erratum}" for recipe in table.rows if recipe.erratum]
     notes = [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in errata]
     parts = ["\n".join(table.lines()), *notes, legend(), "more: torusrun recipes show NAME"]
     return "\n\n".join(parts).replace(NO_BREAK, " ")
-
-
-def recipes_as_json() -> dict[str, Any]:
-    return {"recipes": _table().as_json()}
 
 
 def facts(recipe: Published) -> dict[str, Any]:
@@ -59,7 +55,8 @@ def facts(recipe: Published) -> dict[str, Any]:
     return {key: {"value": fact.value, **fact.mark._asdict()} for key, fact in recipe.facts.items()}
 
 
-def _table() -> Table[Published]:
+def recipe_table() -> Table[Published]:
+    """The published recipes, with the marks of their facts."""
     columns: list[Column[Published]] = [
         Column("recipe", lambda recipe: recipe.name, key="name"),
         Column(None, lambda recipe: recipe.title, key="title"),

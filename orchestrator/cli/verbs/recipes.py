@@ -20,14 +20,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from torusrun.orchestrator.show.catalogue import ShownRecipe, recipes, recipes_as_json
+    from torusrun.orchestrator.show.catalogue import ShownRecipe, recipe_table, recipes
     from torusrun.training.recipe.files import load, names
     from torusrun.training.recipe.near import did_you_mean
 
     if args.what not in (None, "show"):
         raise UserError(f"{args.what!r} is not 'show': write `torusrun recipes`, or `torusrun recipes show NAME`")
     if args.what is None:
-        return shared_arguments.show(args, recipes_as_json(), recipes())
+        return shared_arguments.show(args, {"recipes": recipe_table().as_json()}, recipes())
     if args.name not in names():
         which = f"there is no recipe {args.name!r}" if args.name else "which recipe? Write its name"
         raise UserError(f"{which} (known: {', '.join(names())}){did_you_mean(args.name or '', names())}")
