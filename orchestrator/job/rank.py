@@ -156,8 +156,8 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
         judgement = judge.next() if judge else None
         while judgement or not judge:
             with contextlib.ExitStack() as over:
-                of_this = replace(rank, judgement=judgement.variables) if judgement else rank
-                child = begin(of_this, lock, log, held, over if judgement else held, roles)
+                starting = replace(rank, judgement=judgement.variables) if judgement else rank
+                child = begin(starting, lock, log, held, over if judgement else held, roles)
                 _record_start(rank, child.pid, restarts=rank.role.restart - again)
                 if rank.slot.local_rank == 0 and not monitored:
                     watched.enter_context(_monitor(rank, cores))

@@ -62,7 +62,7 @@ def short_key(cls: type[Any]) -> str | None:
     return next((key_of(field) for field in fields if key_of(field) == NAME or field.metadata.get("short")), None)
 
 
-def one_may_stand_alone(items: tuple[Any, ...]) -> bool:
+def item_may_stand_alone(items: tuple[Any, ...]) -> bool:
     """Whether `3` may be written for `[3]`, for the type `tuple[*items]`: only for number lists of any length."""
     item = typing.get_args(items[0])[0] if typing.get_args(items[0]) else items[0]
     return items[-1] is ... and item in (int, float)

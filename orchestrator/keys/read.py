@@ -16,7 +16,7 @@ import yaml
 
 from torusrun.orchestrator.base.typed import hints_of
 from torusrun.orchestrator.keys.kinds import Kind, decimal, whole
-from torusrun.orchestrator.keys.names import as_group, as_list, near_key, one_may_stand_alone, with_names
+from torusrun.orchestrator.keys.names import as_group, as_list, item_may_stand_alone, near_key, with_names
 from torusrun.orchestrator.keys.nodes import KeyValue, checked, compose, form, from_value, is_null, mark_of, override
 from torusrun.orchestrator.keys.problems import Mark, Problem, SpecError, shown
 from torusrun.training.recipe.key import Constraint, Limits, key_of, may_be_left_out
@@ -202,7 +202,7 @@ class _Reader:
 
         A number may stand for a list of one number.
         """
-        if isinstance(node, yaml.ScalarNode) and one_may_stand_alone(args):
+        if isinstance(node, yaml.ScalarNode) and item_may_stand_alone(args):
             return (self.value(args[0], node, path),)
         if not isinstance(node, yaml.SequenceNode):
             return self.wrong(node, f"{shown(path)} must be a list, not {form(node)}{as_list(args[0], node)}")

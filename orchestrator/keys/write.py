@@ -11,7 +11,7 @@ import yaml
 
 from torusrun.orchestrator.base.typed import hints_of
 from torusrun.orchestrator.keys.kinds import Kind
-from torusrun.orchestrator.keys.names import one_may_stand_alone, short_key
+from torusrun.orchestrator.keys.names import item_may_stand_alone, short_key
 from torusrun.training.recipe.key import Constraint, described, key_of, may_be_left_out
 
 CLOSED = {"additionalProperties": False}
@@ -99,7 +99,7 @@ def _list(items: tuple[Any, ...], limits: dict[str, Any] | None = None) -> dict[
         limits = {"minItems": len(items), "maxItems": len(items)}
     item = _value(items[0])
     several = {"type": "array", "items": item, **(limits or {})}
-    return {"anyOf": [several, item]} if one_may_stand_alone(items) else several
+    return {"anyOf": [several, item]} if item_may_stand_alone(items) else several
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Traits:
     # the keys of `request` for which its directives have words, and for the others what users write instead
     says: frozenset[str] = frozenset({"memory", "memory_per_rank", "cpus_per_rank", "gpus", "gpu_type", "options"})
     instead: Mapping[str, str] = field(default_factory=dict)
-    asked_by: frozenset[str] = frozenset({"cpus_per_rank", "gpus", "gpu_type"})  # of them: not said if a site has `ask`
+    asked_by: frozenset[str] = frozenset({"cpus_per_rank", "gpus", "gpu_type"})  # of `says`: void if a site has `ask`
     silent: str = ""  # matches the submit command's error if its server did not answer, and so a job may exist
 
 

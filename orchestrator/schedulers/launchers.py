@@ -240,7 +240,7 @@ class Hydra(Launcher):
         if launch.called:  # the others may not know the host's own name
             words += ["-localhost", launch.called]
         agent, *rest = launch.remote_shell or ("ssh",)
-        # As rsh, a command of several words gets the host and the command to run there, and no options.
+        # As rsh, a command of several words gets the host and the command to run on it, and no options.
         return [*words, "-launcher", "rsh", "-launcher-exec", agent] if rest else [*words, "-launcher", agent]
 
     def environment(self, launch: Launch) -> dict[str, str]:

@@ -249,7 +249,7 @@ class Chain:
             self.above.end(str(error))  # which wakes whoever receives from it
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        if isinstance(error, CutOffError) and self.below:  # the host below may have said why
+        if isinstance(error, CutOffError) and self.below:  # the host below may have sent the reason
             self.below.reader.join(REASON_S)
         cause = self._error if isinstance(error, CutOffError) and self._error else error
         for side in (self.above, self.below):

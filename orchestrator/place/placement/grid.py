@@ -50,7 +50,7 @@ class Grid:
 def asked(ranks: int, ranks_per_node: int, dims: tuple[int, ...] | None) -> Grid | None:
     """The grid that a run names; None for `auto` on several nodes, where it is chosen for the hosts.
 
-    `auto` on one node is one level: no link there is slower than the others, and each level adds a phase. Raises
+    `auto` on one node is one level: no link in it is slower than the others, and each level adds a phase. Raises
     ValueError with shapes that fit, unless `dims` hold exactly `ranks`.
     """
     if not dims:
