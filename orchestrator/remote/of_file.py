@@ -27,6 +27,7 @@ from torusrun.orchestrator.keys.write import as_written
 from torusrun.orchestrator.remote import call, remote_runs
 from torusrun.orchestrator.remote.call import VerbOutput
 from torusrun.orchestrator.remote.host import BadAnswer, LoginHost, Unanswered, Unreached, of
+from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.remote.remote_runs import Known
 from torusrun.orchestrator.remote.store import CODE, HERE, Packed
 from torusrun.orchestrator.run.attempts.create import no_code
@@ -76,12 +77,14 @@ def run(
     *,
     site: str | None = None,
     settings: Sequence[str] = (),
+    limits: WaitLimits = call.USUAL,
 ) -> VerbOutput:
     """Run `torusrun VERB FILE OPTIONS` on the login node, which makes no run; its output.
 
     The output names the files of this machine. Raises UserError and SiteError.
     """
-    return call.captured(*_request(verb, planned, path, options, site, settings, code=verb != "where"))
+    request = _request(verb, planned, path, options, site, settings, code=verb != "where")
+    return call.captured(*request, limits)
 
 
 def of_site(verb: str, name: str, options: Sequence[str]) -> VerbOutput:

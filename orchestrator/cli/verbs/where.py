@@ -13,8 +13,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from torusrun.orchestrator.base.defect import report
 from torusrun.orchestrator.base.errors import DONE, USER_MISTAKE, TorusrunError, UserError
 from torusrun.orchestrator.cli.verbs import shared_arguments
 
@@ -60,14 +62,18 @@ def _places(file: str, settings: Sequence[str], site: str | None) -> list[Place]
     from torusrun.orchestrator.sites.listing import listed
 
     if site:
-        return [*_at(site, file, settings)]
+        return _at(site, file, settings)
     loaded = load(file, settings=settings)
     known = {row.file: row.name for row in listed().rows if not row.ships and _is_cluster(row.scheduler)}
     if loaded.site.host or _is_cluster(loaded.site.scheduler):
         known.setdefault(loaded.site_source, loaded.site_source)
     if not known:
         raise UserError("no cluster is among your sites: `torusrun init` writes a site, or name one by --site")
-    return [place for name in known.values() for place in _at(name, file, settings)]
+    names = [*known.values()]
+    with ThreadPoolExecutor(len(names)) as pool:
+        answers = [*pool.map(lambda name: _at(name, file, settings, asks=False), names)]
+    # Only these may ask for a password, in turn: of two questions at once, each could get the other's password.
+    return [place for name, at in zip(names, answers, strict=True) for place in at or _at(name, file, settings)]
 
 
 def _is_cluster(scheduler: str) -> bool:
@@ -77,28 +83,37 @@ def _is_cluster(scheduler: str) -> bool:
     return bool(scheduler) and not schedulers.get(scheduler).traits.one_machine
 
 
-def _at(site: str, file: str, settings: Sequence[str]) -> Iterator[Place]:
+def _at(site: str, file: str, settings: Sequence[str], *, asks: bool = True) -> list[Place]:
+    """The places of a site, at least one; without `asks`, [] if its login node lets in nobody without a question."""
+    from torusrun.orchestrator.remote.host import HostRefused
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.sites import where
 
     try:
         planned = plan(file, site=site, settings=settings)
-        yield from _there(site, file, settings, planned) if planned.site.host else where.places(site, planned)
+        if planned.site.host:
+            return [*_there(site, file, settings, planned, asks)]
+        return [*where.places(site, planned)]
     except TorusrunError as error:
+        if isinstance(error, HostRefused) and not asks and sys.stdin and sys.stdin.isatty():
+            return []
         outcome = where.NEVER if isinstance(error, UserError) else where.NOT_KNOWN
-        yield where.Place(site, "", outcome, str(error))
+        return [where.Place(site, "", outcome, str(error))]
+    except Exception as error:
+        return [where.Place(site, "", where.NOT_KNOWN, report(error, ["where"]))]
 
 
-def _there(site: str, file: str, settings: Sequence[str], planned: Plan) -> Iterator[Place]:
+def _there(site: str, file: str, settings: Sequence[str], planned: Plan, asks: bool) -> Iterator[Place]:
     """The places of a site with a login node, by the same verb on it."""
     from dataclasses import replace
 
     from torusrun.orchestrator.remote import call, of_file
     from torusrun.orchestrator.remote.host import of
-    from torusrun.orchestrator.remote.program import received
+    from torusrun.orchestrator.remote.program import WaitLimits, received
     from torusrun.orchestrator.sites.where import Places
 
-    ended = of_file.run("where", planned, file, ["--json"], site=site, settings=settings)
+    limits = WaitLimits(asks=asks)
+    ended = of_file.run("where", planned, file, ["--json"], site=site, settings=settings, limits=limits)
     host = of(planned.site)
     if not ended.out:
         call.checked(host, ended)

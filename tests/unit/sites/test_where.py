@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
+import sys
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +17,28 @@ import pytest
 
 from tests.unit.sites.recorded_clusters import PBS, PBS_WITH_LIMITS, RECORDED, SLURM, SLURM_WITHOUT_ACCOUNTS, recorded
 from torusrun.orchestrator.base.errors import UserError
+from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.cli.verbs.where import soonest
+from torusrun.orchestrator.remote import call
+from torusrun.orchestrator.remote.call import VerbOutput
+from torusrun.orchestrator.remote.host import HostRefused, LoginHost
+from torusrun.orchestrator.remote.program import WaitLimits
 from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs import facts as pbs
 from torusrun.orchestrator.schedulers.slurm import facts as slurm
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
-from torusrun.orchestrator.sites.where import BEST_FIRST, LATER, NEVER, NOW, POSSIBLE, Place, misfit, table
+from torusrun.orchestrator.sites.where import BEST_FIRST, LATER, NEVER, NOT_KNOWN, NOW, POSSIBLE, Place, misfit, table
 
 REQUEST = Request("x", 4, 2, 3, 2, 64 * 2**30, 3600.0, None, None, Path("job.out"), Path("job.err"))
 KIND = NodeKind(8, 8, 128 * 2**30, 2, "v100")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 EACH = "6 cores and 2 GPUs and 64.0 GiB"
 QUEUE = Queue("main", (KIND,), 7200.0, 6)
 
@@ -90,6 +107,67 @@ def test_a_silent_site_is_not_taken_for_one_that_refuses(
     (tmp_path / "there.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {tmp_path}\n")
     with pytest.raises(UserError, match=r"is known to start the run \(not known: .*there\.yaml\): `torusrun where run"):
         soonest("run.yaml", [])
+
+
+def _user_sites(home: Path, folder: Path, **sites: str) -> str:
+    """Files of the user's sites, and a run file of the first."""
+    of_user = home / ".config/torusrun/sites"
+    of_user.mkdir(parents=True)
+    for name, text in sites.items():
+        (of_user / f"{name}.yaml").write_text(f"scheduler: slurm\nlauncher: srun\nruns: {folder}\n{text}")
+    run_file = folder / "run.yaml"
+    run_file.write_text(f"name: x\nsite: {next(iter(sites))}\ncode: none\ncommand: [x]\n")
+    return str(run_file)
+
+
+def test_all_sites_are_asked_at_once_and_a_broken_site_spoils_no_other(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = threading.Barrier(2)
+
+    def places(site: str, planned: Any) -> Iterator[Place]:
+        if site == "broken":
+            raise ZeroDivisionError("a defect")
+        both.wait(60)  # breaks if the sites are asked in turn
+        yield Place(site, "main", NOW)
+
+    monkeypatch.setattr("torusrun.orchestrator.sites.where.places", places)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert main(["where", _user_sites(home, tmp_path, broken="", first="", second=""), "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["places"]
+    assert [(answer["site"], answer["outcome"]) for answer in answers] == [
+        ("first", NOW), ("second", NOW), ("broken", NOT_KNOWN)
+    ]  # fmt: skip
+    assert "ZeroDivisionError: a defect" in answers[-1]["why"]
+
+
+def test_login_nodes_that_want_a_password_ask_for_it_in_turn(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bool]] = []
+    at_a_question = threading.Lock()
+
+    def captured(host: LoginHost, request: Any, content: Any = (), limits: WaitLimits = call.USUAL) -> VerbOutput:
+        asked.append((host.address, limits.asks))
+        if not limits.asks and host.address != "open":
+            raise HostRefused(f"{host.address}: Permission denied")
+        assert not limits.asks or at_a_question.acquire(blocking=False), "two ask at the same time"
+        if limits.asks:
+            at_a_question.release()
+        place = Place("", "main", NOW if host.address == "open" else LATER, start_s=0.0)
+        return VerbOutput(0, json.dumps({"places": [asdict(place)]}).encode(), "")
+
+    monkeypatch.setattr(call, "captured", captured)
+    file = _user_sites(home, tmp_path, **{name: f"host: {name}\nconnect: openssh\n" for name in ("a", "b", "open")})
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert soonest(file, []).site == "open"
+    assert sorted(asked[:3]) == [("a", False), ("b", False), ("open", False)] and asked[3:] == [
+        ("a", True),
+        ("b", True),
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    asked.clear()
+    assert soonest(file, []).site == "open" and not any(asks for _, asks in asked), "nobody is there to answer"
 
 
 def test_the_start_in_slurms_answer() -> None:
