@@ -56,7 +56,7 @@ def shown(place: InLab, run: Path) -> str:
 def submitted(place: InLab, request: str, *words: str, script: str = WAITS) -> Path:
     run = place.submit_script(script, *ONE_RANK, "--set", f"request={request}", *words)
     try:
-        until(lambda: place.view(run)["state"] == "RUNNING", "the job to begin", 40)
+        until(lambda: place.view(run)["state"] == "RUNNING", "the job to begin")
     except AssertionError:
         place.torusrun("cancel", run.name)
         raise

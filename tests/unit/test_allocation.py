@@ -23,7 +23,8 @@ from torusrun.orchestrator.job import inbox, turns
 from torusrun.orchestrator.job.inbox import Inbox
 from torusrun.orchestrator.keys.measured import Measured
 from torusrun.orchestrator.keys.site import PreflightSettings
-from torusrun.orchestrator.run.attempts.in_hold import find, held_plan, misfits
+from torusrun.orchestrator.run.attempts import submit
+from torusrun.orchestrator.run.attempts.in_hold import Allocation, check, find, held_plan, misfits
 from torusrun.orchestrator.run.folder import allocation, ledger
 from torusrun.orchestrator.run.folder.allocation import AskedOf, KeeperState
 from torusrun.orchestrator.run.folder.events import CancelRequested, Started, Submitted, Submitting
@@ -238,6 +239,20 @@ def test_a_run_of_another_site_is_refused_unless_what_differs_changes_nothing_in
     made = PLAN_OF["run"]
     free = {"preflight": PreflightSettings(enabled=False), "measured": Measured(links_error=0.1)}
     assert not misfits(replace(made, site=replace(made.site, **free)), made)
+
+
+def test_a_run_that_does_not_fit_is_refused_with_all_its_needs_and_leaves_nothing(held: RunFolder) -> None:
+    made = PLAN_OF["run"]
+    into = Allocation(held, "1.1", made)
+    check(made, into)
+    larger = replace(made, run=replace(made.run, nodes=made.run.nodes + 1, grid=None, queue="gpu"))
+    nodes = f"the run takes {made.run.nodes + 1} nodes, and it has {made.run.nodes}"
+    with pytest.raises(UserError) as refused:
+        submit.first(larger, made.folder / "run.yaml", into=into)
+    assert str(refused.value).splitlines() == [
+        f"{held.run_id}: {need}" for need in (nodes, "the run needs the queue 'gpu'")
+    ]
+    assert not larger.folder.exists()
 
 
 def test_an_allocation_asks_for_what_its_runs_would_ask_for(tmp_path: Path) -> None:
