@@ -67,6 +67,7 @@ class ClusterFacts:
     launcher: str | None = None  # None if it is the MPI of the machine
     asks_memory: bool = False  # whether a job must ask for memory, since the default may be too little
     commands: Mapping[str, str] = field(default_factory=dict)  # by part: queues, nodes, topology, accounts
+    reservations: Mapping[str, Queue] | None = None  # by name, if each has a queue of its own, and they are known
     remarks: tuple[str, ...] = ()  # what was not understood or did not answer, with the text
 
 

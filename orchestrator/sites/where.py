@@ -17,7 +17,7 @@ from torusrun.orchestrator.run.attempts.submit import proposed
 from torusrun.orchestrator.run.plan.plan import Plan
 from torusrun.orchestrator.schedulers import client
 from torusrun.orchestrator.schedulers.client import Client
-from torusrun.orchestrator.schedulers.cluster_facts import NodeKind, Queue
+from torusrun.orchestrator.schedulers.cluster_facts import ClusterFacts, NodeKind, Queue
 from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.training.counted import counted
 
@@ -81,7 +81,7 @@ def places(site: str, planned: Plan) -> Iterator[Place]:
         return
     asked = client.of(planned.site)
     try:
-        queues: Sequence[Queue] = asked.describe().queues if asked.can_describe else ()
+        queues = offered(asked.describe(), planned.site.request.reservation) if asked.can_describe else ()
     except SiteError as error:
         yield Place(site, "", NOT_KNOWN, str(error))
         return
@@ -89,6 +89,14 @@ def places(site: str, planned: Plan) -> Iterator[Place]:
     for queue in queues or [Queue(wanted or "")]:
         usual = queue.name in wanted.split(",") if wanted else queue.is_default  # Slurm takes several partitions
         yield _judged(asked, planned, replace(Place(site, queue.name, NOT_KNOWN), usual=usual), queue)
+
+
+def offered(facts: ClusterFacts, reservation: str | None) -> Sequence[Queue]:
+    """The queues that a job may go to: where a reservation has a queue of its own (PBS), a job in it has that alone."""
+    if facts.reservations is None or not reservation:
+        return facts.queues
+    unknown = Queue(reservation, is_default=True, closed="its server has no such reservation")
+    return [facts.reservations.get(re.split("[.@]", reservation)[0], unknown)]  # an id is NAME.SERVER
 
 
 def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:

@@ -65,6 +65,12 @@ def directives(made: Plan) -> list[str]:
     return schedulers.get(made.site.scheduler).directives(asked)
 
 
+def test_qsub_gets_the_queue_of_a_reservation_that_is_named_by_its_id(tmp_path: Path) -> None:
+    for named, queue in (("R12.pbs01.site", "R12"), ("S3", "S3"), ("R12@pbs01", "R12@pbs01"), ("my.own", "my.own")):
+        made = planned(tmp_path, site_of("pbs"), f"request: {{reservation: {named}}}\n")
+        assert f"#PBS -q {queue}" in directives(made)
+
+
 @pytest.mark.parametrize(("key", "name"), CELLS)
 def test_a_key_replaces_the_sites_in_the_words_of_the_scheduler(key: str, name: str, tmp_path: Path) -> None:
     value, said = SAYS[key][0], SAYS[key][1 + SCHEDULERS.index(name)]

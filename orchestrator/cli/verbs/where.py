@@ -91,9 +91,7 @@ def _at(site: str, file: str, settings: Sequence[str], *, asks: bool = True) -> 
 
     try:
         planned = plan(file, site=site, settings=settings)
-        if planned.site.host:
-            return [*_there(site, file, settings, planned, asks)]
-        return [*where.places(site, planned)]
+        return [*(_there(site, file, settings, planned, asks) if planned.site.host else where.places(site, planned))]
     except TorusrunError as error:
         if isinstance(error, HostRefused) and not asks and sys.stdin and sys.stdin.isatty():
             return []
@@ -112,8 +110,7 @@ def _there(site: str, file: str, settings: Sequence[str], planned: Plan, asks: b
     from torusrun.orchestrator.remote.program import WaitLimits, received
     from torusrun.orchestrator.sites.where import Places
 
-    limits = WaitLimits(asks=asks)
-    ended = of_file.run("where", planned, file, ["--json"], site=site, settings=settings, limits=limits)
+    ended = of_file.run("where", planned, file, ["--json"], site=site, settings=settings, limits=WaitLimits(asks=asks))
     host = of(planned.site)
     if not ended.out:
         call.checked(host, ended)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from torusrun.orchestrator.base.errors import SiteError
 from torusrun.orchestrator.schedulers.cluster_facts import (
@@ -29,8 +30,10 @@ SERVER = ("qstat", "-B", "-f")
 CLOSED = {"enabled": "it is disabled", "started": "it is stopped"}
 LIMITED = {"nodect": "nodes", "ncpus": "cpus", "ngpus": "gpus", "walltime": "time_s", "mem": "memory_bytes"}
 READ = {"walltime": duration_s, "mem": size_bytes}
+OF_ALL_JOBS = ("max_queued", "queued_jobs_threshold", "max_run")  # their number; with _res, what they have together
 Record = Mapping[str, str]
 NODES = ("pbsnodes", "-av")  # without -v it merges the vnodes of a host, and lacks some of their resources
+RESERVATIONS = ("pbs_rstat", "-f")
 RESOURCE = "resources_available."
 SWITCH = "switch"  # the resource that names a node's switch, unless topology.attribute says otherwise
 
@@ -46,10 +49,12 @@ def describe(ask: Ask, own: Mapping[str, Collection[str]] | None = None) -> Clus
         vnodes = vnodes_in(ask(NODES))
     except SiteError as error:
         remarks.append(f"no nodes are known: {error}")
+    reserved = _reserved(ask, listed)
+    queues = Queues(listed, vnodes, server, own or _own_names(), reserved or {})
     resources = frozenset(name for vnode in vnodes.values() for name in resources_of(vnode))
     return ClusterFacts(
         f"pbs_version {server['pbs_version']}" if "pbs_version" in server else "",
-        Queues(listed, vnodes, server, own or _own_names()).all(),
+        queues.all(),
         server.get("server_host"),
         resources=resources,
         topology={"source": "pbs"} if SWITCH in resources else None,
@@ -61,7 +66,17 @@ def describe(ask: Ask, own: Mapping[str, Collection[str]] | None = None) -> Clus
             "topology": " ".join(NODES),
         },
         remarks=tuple(remarks),
+        reservations=None if reserved is None else {name: queues.queue(name) for name in reserved},
     )
+
+
+def _reserved(ask: Ask, listed: Mapping[str, Record]) -> dict[str, Record] | None:
+    """The reservations, by the queues that PBS makes for them; None if it does not list them."""
+    with contextlib.suppress(SiteError):
+        reservations = records(ask(RESERVATIONS), "Resv ID: ", "").values()
+        names = {of["queue"]: of for of in reservations if re.fullmatch(r"[RSM]\d+", of.get("queue", ""))}
+        return {name: of for name, of in names.items() if name in listed}
+    return None
 
 
 def _check_family(server: Record) -> None:
@@ -83,53 +98,64 @@ def _check_family(server: Record) -> None:
 
 @dataclass(frozen=True)
 class Queues:
-    """The queues of a server and their vnodes, the server's attributes, and the names of this user by kind."""
+    """The queues of a server and their vnodes, its attributes, this user's names by kind, and reservations by queue."""
 
     listed: Mapping[str, Record]
     vnodes: Mapping[str, Record]
     server: Record
     own: Mapping[str, Collection[str]] = field(default_factory=dict)
+    reserved: Mapping[str, Record] = field(default_factory=dict)
 
     def all(self) -> tuple[Queue, ...]:
-        """All queues. Raises SiteError if there are none."""
+        """All queues but those of reservations. Raises SiteError if there are none."""
         names = [name for name, record in self.listed.items() if record.get("queue_type") in ("Execution", "Route")]
         if not names:
             raise SiteError(f"`{' '.join(QUEUES)}` shows no queue")
-        return tuple(self.queue(name) for name in names)
+        return tuple(self.queue(name) for name in names if name not in self.reserved)
 
     def queue(self, name: str) -> Queue:
         """The queue `name`. A routing queue has the nodes of all queues that it leads to, and their widest limits."""
-        record, ends = self.listed[name], self.leads_to(name)
-        closed = self.closed(record)
-        shut = {end: why for end in ends if end != name and (why := self.closed(self.listed[end]))}
+        record, ends, is_reserved = self.listed[name], self.leads_to(name), name in self.reserved
+        closed = self.closed(name)
+        shut = {end: why for end in ends if end != name and (why := self.closed(end))}
         if record.get("from_route_only") == "True":
             closed.append("only routing queues lead to it")
         if shut and len(shut) == len(ends):
             closed += [f"it leads to {end}, and {' and '.join(why)}" for end, why in shut.items()]
         open_ends = tuple(self.queue(end) for end in ends if end not in shut and end != name)
         nodes = {name: vnode for end in ends for name, vnode in self.vnodes_of(end).items()}
-        # a job that is larger than the second is taken, and never starts
-        limits = [self.limits(record, of) for of in ("resources_max", "resources_available")]
-        most = {key: min(each[key] for each in limits if key in each) for key in {**limits[0], **limits[1]}}
+        # a job that is larger than those after the first may be taken, and then never starts
+        most = self.limits(record, "resources_max", "resources_available", *(f"{kind}_res" for kind in OF_ALL_JOBS))
         limit = _widest("nodes", most, open_ends)
         return Queue(
             name,
             counted(_kind([*map(resources_of, host)]) for host in _hosts(nodes)),
             _widest("time_s", most, open_ends),
             int(limit) if limit is not None else None,
-            name == self.server.get("default_queue"),
+            is_reserved or name == self.server.get("default_queue"),
             " and ".join(closed),
-            free=sum(map(_is_free, _hosts(nodes))),
+            free=None if is_reserved else sum(map(_is_free, _hosts(nodes))),
             least=self.limits(record, "resources_min"),
             most=most,
             ends=open_ends,
         )
 
-    def limits(self, record: Record, of: str) -> dict[str, float]:
-        """The limits of a job in a queue: its own, and for other resources the server's."""
-        texts = {key: text for key in LIMITED if (text := {**self.server, **record}.get(f"{of}.{key}"))}
-        read = {LIMITED[key]: READ.get(key, _number)(text) for key, text in texts.items()}
-        return {name: limit for name, limit in read.items() if limit is not None}
+    def limits(self, record: Record, *of: str) -> dict[str, float]:
+        """The limits of a job in a queue; the least, if there are several of a resource."""
+        texts = [(key, text) for key in LIMITED for kind in of for text in self.values(record, f"{kind}.{key}")]
+        known = [(LIMITED[key], limit) for key, text in texts if (limit := READ.get(key, _number)(text)) is not None]
+        return dict(sorted(known, key=itemgetter(1), reverse=True))
+
+    def values(self, record: Record, key: str) -> list[str]:
+        """A queue's value, or else the server's. A limit on all jobs together is of both, and for this user and for all
+        users, as in [u:PBS_GENERIC=2][u:me=4][o:PBS_ALL=9]; those of groups and projects are not read.
+        """
+        values = [holder[key] for holder in (record, self.server) if key in holder]
+        if not key.startswith(OF_ALL_JOBS):
+            return values[:1]
+        limits = [dict(re.findall(r"\[(\w:[^]=]+)=([^]]*)\]", value)) for value in values]
+        me = [*(f"u:{name}" for name in self.own.get("user", ())), "u:PBS_GENERIC"]
+        return [of[who] for of in limits for who in (next(filter(of.get, me), ""), "o:PBS_ALL") if who in of]
 
     def leads_to(self, name: str, passed: tuple[str, ...] = ()) -> list[str]:
         """The execution queues of this server that a job in this queue can reach: itself, or a routing queue's ends."""
@@ -144,16 +170,22 @@ class Queues:
                 ends |= dict.fromkeys(self.leads_to(to, (*passed, name)))
         return list(ends)
 
-    def closed(self, record: Record) -> list[str]:
+    def closed(self, name: str) -> list[str]:
         """Why a queue takes no jobs of this user; [] if it does. The server may know this host by a name of its own, so
-        access lists of hosts are not read.
+        access lists of hosts are not read. The queue of a reservation takes jobs before it is started.
         """
+        record = self.listed[name]
         lists = [f"acl_{kind}s" for kind, names in self.own.items() if _left_out(record, kind, names)]
-        shut = [why for key, why in CLOSED.items() if record.get(key) == "False"]
-        return [*shut, *(f"its {listed} leave you out" for listed in lists)]
+        waits = name in self.reserved
+        shut = [why for key, why in CLOSED.items() if record.get(key) == "False" and not (waits and key == "started")]
+        none = [f"{kind} is 0 for you" for kind in OF_ALL_JOBS if "0" in self.values(record, kind)]
+        return [*shut, *(f"its {listed} leave you out" for listed in lists), *none]
 
     def vnodes_of(self, name: str) -> dict[str, Record]:
-        """The vnodes bound to an execution queue; if there are none, all that are bound to no queue."""
+        """The vnodes of a reservation, or bound to an execution queue; else all that are bound to no queue."""
+        if name in self.reserved:  # resv_nodes is as (A:ncpus=4+B:ncpus=4)+(A:ncpus=4)
+            reserved = re.findall(r"[(+]([^:()+]+)", self.reserved[name].get("resv_nodes", ""))
+            return {vnode: self.vnodes[vnode] for vnode in reserved if vnode in self.vnodes}
         bound = {vnode: record for vnode, record in self.vnodes.items() if name in _bound(record)}
         return bound or {vnode: record for vnode, record in self.vnodes.items() if not _bound(record)}
 
@@ -227,7 +259,7 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
 
     `head` begins the line of a name, and the pattern `indent` that of an attribute; other lines are ignored. A long
     value continues in lines that begin with a tab. The first record of a name, and the first value of an attribute,
-    count: a second value is not the server's.
+    count: a second value is not the server's. Only a limit is a list of lines, each as in [u:PBS_GENERIC=2].
     """
     attribute = re.compile(indent + r"([A-Za-z_][\w.-]*) = (.*)")
     objects: dict[str, dict[str, str]] = {}
@@ -237,7 +269,9 @@ def records(text: str, head: str, indent: str = "    ") -> dict[str, dict[str, s
             attributes = {}
             objects.setdefault(line.removeprefix(head).strip(), attributes)
         elif match := attribute.fullmatch(line):
-            attributes.setdefault(match[1], match[2].strip())
+            first = attributes.setdefault(match[1], match[2].strip())
+            if first.startswith("[") and match[2].startswith("[") and match[2].strip() != first:
+                attributes[match[1]] += match[2].strip()
     return objects
 
 

@@ -81,7 +81,8 @@ class PBS(Scheduler):
             # A rerun would run under the same attempt; `resume` makes a new attempt. PBS requires `-r y` for arrays.
             "-r y" if request.array else "-r n",
         ]
-        if queue := request.reservation or request.queue:  # a reservation has a queue of its own
+        # A reservation has a queue of its own. pbs_rsub prints its id, R12.SERVER, and qsub takes only the queue, R12.
+        if queue := re.sub(r"^([RSM]\d+)\..*", r"\1", request.reservation or "") or request.queue:
             options.append(f"-q {self._word('request.reservation' if request.reservation else 'queue', queue)}")
         options += [f"-l {name}={number}" for name, number in counts(request.licenses)]
         if request.account:

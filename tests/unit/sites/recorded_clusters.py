@@ -60,4 +60,6 @@ PBS_FILES = {"qstat -Q -f": "queues.txt", "qstat -B -f": "server.txt", "pbsnodes
 PBS = recorded("openpbs/cluster", PBS_FILES)
 PBS_WITH_ROUTES = recorded("openpbs/routes", PBS_FILES)
 PBS_WITH_LIMITS = recorded("openpbs/limits", PBS_FILES)
+PBS_WITH_COUNTS = recorded("openpbs/counts", PBS_FILES)
+PBS_WITH_RESERVATIONS = recorded("openpbs/reservations", {**PBS_FILES, "pbs_rstat -f": "reservations.txt"})
 LOCAL = recorded("local", {"cat /proc/meminfo": "meminfo.txt", "nproc": "nproc.txt"})

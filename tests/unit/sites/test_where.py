@@ -15,7 +15,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.sites.recorded_clusters import PBS, PBS_WITH_LIMITS, RECORDED, SLURM, SLURM_WITHOUT_ACCOUNTS, recorded
+from tests.unit.sites.recorded_clusters import (
+    PBS,
+    PBS_WITH_COUNTS,
+    PBS_WITH_LIMITS,
+    PBS_WITH_RESERVATIONS,
+    RECORDED,
+    SLURM,
+    SLURM_WITHOUT_ACCOUNTS,
+    recorded,
+)
 from torusrun.orchestrator.base.errors import UserError
 from torusrun.orchestrator.cli.main import main
 from torusrun.orchestrator.cli.verbs.where import soonest
@@ -28,7 +37,18 @@ from torusrun.orchestrator.schedulers.interface import Request
 from torusrun.orchestrator.schedulers.pbs import facts as pbs
 from torusrun.orchestrator.schedulers.slurm import facts as slurm
 from torusrun.orchestrator.schedulers.slurm.scheduler import Slurm
-from torusrun.orchestrator.sites.where import BEST_FIRST, LATER, NEVER, NOT_KNOWN, NOW, POSSIBLE, Place, misfit, table
+from torusrun.orchestrator.sites.where import (
+    BEST_FIRST,
+    LATER,
+    NEVER,
+    NOT_KNOWN,
+    NOW,
+    POSSIBLE,
+    Place,
+    misfit,
+    offered,
+    table,
+)
 
 REQUEST = Request("x", 4, 2, 3, 2, 64 * 2**30, 3600.0, None, None, Path("job.out"), Path("job.err"))
 KIND = NodeKind(8, 8, 128 * 2**30, 2, "v100")
@@ -197,28 +217,69 @@ def test_pbs_nodes_with_jobs_or_out_of_service_are_not_free() -> None:
     assert sum(before.values()) > sum(after.values()), (before, after)  # type: ignore[arg-type]
 
 
+PBSUSER = {"user": ["pbsuser"], "group": ["pbsuser"]}
 NO_ANSWER = {  # of qsub: what it says only later, or for another reason than a limit
     "prod": "it routes: a job that none of its ends takes is dropped after qsub",
     "toclosed": "the same",
     "away": "the same",
     "halted": "it takes jobs, and begins none",
+    "limited": "the same",
     "pool": "it takes jobs, and begins none with more than 3 GPUs",
     "hosts": "the server may know this host by another name",
     "maxq": "another job of the user may end",
 }
 
 
-def test_a_queue_that_pbs_refuses_is_never_and_no_other() -> None:
-    """The lines: nodes, time, queue and the answer of qsub to pbsuser, who asks for 2 cores, 2 GPUs and 2 GB a node."""
-    facts = pbs.describe(PBS_WITH_LIMITS, {"user": ["pbsuser"], "group": ["pbsuser"]})
-    queues = {queue.name: queue for queue in facts.queues}
-    answers = [line.split(" ", 3) for line in (RECORDED / "openpbs/limits/answers.txt").read_text().splitlines()]
-    assert len(answers) == 5 * len(queues) > 100
-    for nodes, time_limit, name, answer in answers:
+def answers(folder: str) -> Iterator[tuple[Request, str, str]]:
+    """(the job, its queue, the answer) of each line: nodes, time, queue, and what PBS answered to pbsuser."""
+    lines = (RECORDED / "openpbs" / folder / "answers.txt").read_text().splitlines()
+    for nodes, time_limit, name, answer in (line.split(" ", 3) for line in lines):
         hours, minutes, _ = map(int, time_limit.split(":"))
         asked = {"nodes": int(nodes), "time_s": 3600.0 * hours + 60 * minutes, "cpus_per_rank": 1}
-        why = misfit(queues[name], replace(REQUEST, **asked, memory_bytes=2 * 2**30))
+        yield replace(REQUEST, **asked, memory_bytes=2 * 2**30), name, answer
+
+
+def test_a_queue_that_pbs_refuses_is_never_and_no_other() -> None:
+    """Each job of pbsuser asks for 2 cores, 2 GPUs and 2 GB a node."""
+    queues = {queue.name: queue for queue in pbs.describe(PBS_WITH_LIMITS, PBSUSER).queues}
+    recorded_answers = [*answers("limits")]
+    assert len(recorded_answers) == 5 * len(queues) > 100
+    for asked, name, answer in recorded_answers:
+        why = misfit(queues[name], asked)
         assert name in NO_ANSWER or ("qsub:" in answer) == bool(why), (name, asked, answer, why)
+
+
+def test_a_job_that_alone_is_beyond_a_limit_on_all_jobs_never_begins_in_pbs() -> None:
+    queues = {queue.name: queue for queue in pbs.describe(PBS_WITH_COUNTS, PBSUSER).queues}
+    recorded_answers = [*answers("counts")]
+    assert len(recorded_answers) == 5 * len(queues) > 100
+    for asked, name, answer in recorded_answers:
+        why = misfit(queues[name], asked)
+        of_groups = name in ("groupcores", "projcores") and asked.nodes == 3  # these limits are not read
+        assert of_groups or ("qsub:" in answer or "Not Running" in answer) == bool(why), (name, asked, answer, why)
+    assert queues["runnotme"].closed == "max_run is 0 for you"
+    assert misfit(queues["workq"], replace(REQUEST, cpus_per_rank=1)).startswith("its largest job has 7 cores, ")
+
+
+def test_the_queue_of_a_reservation_is_for_the_jobs_in_it_alone() -> None:
+    facts = pbs.describe(PBS_WITH_RESERVATIONS, PBSUSER)
+    assert [queue.name for queue in offered(facts, None)] == ["workq", "R77"], "R77 is an ordinary queue"
+    for asked, name, answer in answers("reservations"):
+        if name == "R77":
+            continue
+        (queue,) = offered(facts, name)
+        why = misfit(queue, replace(asked, gpus_per_node=0, memory_bytes=None))
+        never = "qsub:" in answer or "No available resources" in answer
+        if name == "R0.pbs0":
+            assert (queue, answer) == (offered(facts, "R0")[0], "qsub: Unknown queue"), "the script names R0"
+        elif "Queue not started" not in answer:  # of those it is not known whether they will begin
+            assert never == bool(why), (name, asked, answer, why)
+    forged = "Variable_List = A=\nResv ID: R1.pbs0\nqueue = workq\nResv ID: R98.pbs0\nqueue = workq\n"
+    forged_facts = pbs.describe(lambda argv: PBS_WITH_RESERVATIONS(argv) + forged * (argv[0] == "pbs_rstat"), PBSUSER)
+    assert forged_facts.queues == facts.queues, "nobody can hide a queue by a reservation of his"
+    early = offered(facts, "R18")[0]
+    assert not early.closed, "PBS takes jobs before a reservation begins"
+    assert [kind.nodes for kind in early.kinds] == [2] and early.free is None
 
 
 def test_a_routing_queue_is_impossible_if_each_of_its_ends_is() -> None:
