@@ -99,13 +99,11 @@ class Recipe:
                 self.known.setdefault(name, "")  # Docker takes it for empty, and RUN does not have it
 
     def _env(self, step: Instruction) -> None:
-        words = split(step.text)
-        if not words:
+        if not (words := split(step.text)):
             raise UserError("it names no variable")
+        pairs = [word.partition("=")[::2] for word in words]
         if "=" not in words[0]:  # the old form: ENV NAME all the rest
             pairs = [(words[0], step.text.partition(words[0])[2].strip())]
-        else:
-            pairs = [word.partition("=")[::2] for word in words]
         values = [(_name(name), self._expand(value)) for name, value in pairs]  # with what was before this line
         self.environment += values
         for name, value in values:
