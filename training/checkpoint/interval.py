@@ -1,7 +1,7 @@
 """When checkpoints are due: after a number of steps that the recipe names, or by Daly's rule. No torch.
 
-The rule needs what a save costs, which rank 0 measures, and the mean time between failures of the job. All ranks must
-save after the same step. So rank 0 sends the next one to the others, at a checkpoint, when they wait for it anyway.
+The rule needs the time of a save, which rank 0 measures, and the mean time between failures of the job. All ranks must
+save after the same step. So rank 0 sends the next due step to the others at a checkpoint, when they wait for it anyway.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Interval:
         return steps >= self._due_after
 
     def measured(self, steps: int, now_s: float, *, save_s: float, writing_s: float) -> int:
-        """The steps until the next checkpoint; the training waited `save_s` for this one.
+        """The steps until the next checkpoint; the training waited `save_s` for the newest.
 
-        The write before took `writing_s`: the next one does not begin sooner.
+        The last write took `writing_s`: the next does not begin sooner.
         """
         self._saves_s.append(save_s)
         first, began_s = self._began

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from torusrun.training.checkpoint.manifest import STATE, step_of
-from torusrun.training.checkpoint.snapshot import tensors_of, with_tensors
+from torusrun.training.checkpoint.snapshot import parts_of, tensors_of, with_tensors
 from torusrun.training.files.trusted import of_stream, open_own
 from torusrun.training.recipe.reading import ConfigError
 
 
 class Plain:
-    """Checks states by the types in them; those of states that it has found good cost no second check."""
+    """Checks states by the types in them; types that were good cost no second check."""
 
     def __init__(self) -> None:
         self._good: set[object] = set()
@@ -36,14 +36,14 @@ class Plain:
 
 def _kinds(state: Any) -> set[object]:
     """The types of all values and keys in a state, and the layouts of its tensors."""
-    found: set[object] = {type(state)}
-    if isinstance(state, Tensor):
-        found.add(state.layout)
-    if isinstance(state, dict):
-        found.update(map(type, state))
-    if isinstance(state, (dict, list, tuple)):
-        found.update(*map(_kinds, state.values() if isinstance(state, dict) else state))
-    return found
+    kinds: set[object] = set()
+    for part in parts_of(state):
+        kinds.add(type(part))
+        if isinstance(part, Tensor):
+            kinds.add(part.layout)
+        if isinstance(part, dict):
+            kinds.update(map(type, part))
+    return kinds
 
 
 def _check(name: str, state: Any) -> None:
@@ -52,7 +52,7 @@ def _check(name: str, state: Any) -> None:
         torch.save(without_numbers(state), file)
         file.seek(0)
         torch.load(file, weights_only=True)
-    except Exception as error:  # of several kinds, one of them from pickle
+    except Exception as error:  # of several kinds, also from pickle
         kind = re.search(r"GLOBAL (\S+)", str(error))
         what = kind[1] if kind else str(error).partition("\n")[0][:200] or type(error).__name__
         plain = "it may have only tensors, numbers, texts, lists, tuples and dicts"
@@ -61,18 +61,9 @@ def _check(name: str, state: Any) -> None:
 
 def without_numbers(state: Any) -> Any:
     """The same state with empty tensors. Raises TypeError for those that `Snapshot` cannot copy: DTensors, sparse."""
-    if layouts := _others(state):
+    if layouts := {part.layout for part in parts_of(state) if isinstance(part, Tensor)} - {torch.strided}:
         raise TypeError(f"it has a tensor with the layout {layouts.pop()}")
     return with_tensors(state, map(_empty, tensors_of(state)))
-
-
-def _others(state: Any) -> set[torch.layout]:
-    """The layouts of the tensors that are not strided."""
-    if isinstance(state, Tensor):
-        return {state.layout} - {torch.strided}
-    if isinstance(state, (dict, list, tuple)):
-        return set().union(*map(_others, state.values() if isinstance(state, dict) else state))
-    return set()
 
 
 def _empty(tensor: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Complete checkpoints: folders `step-NNNNNNNN` whose files match their manifest in size and SHA-256.
 
-The files may be damaged, or another user may have put them there. A checkpoint is complete or IncompleteCheckpoint.
+Files may be damaged, or be those of another user. Whatever is not complete raises IncompleteCheckpoint.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def step_of(name: str) -> int | None:
 
 def compose(progress: Progress, epoch: float, attempt: int, files: dict[str, bytes]) -> dict[str, Any]:
     """The manifest of `files`, which map names to contents."""
-    found = {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
-    return of_files(progress, epoch, attempt, found)
+    listed = {name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()}
+    return of_files(progress, epoch, attempt, listed)
 
 
 def of_files(
@@ -228,9 +228,9 @@ def _verify_file(path: Path, folder: int, size_bytes: int, sha256: str | None) -
     digest = hashlib.sha256()
     try:
         with open(open_regular(path.name, folder=folder), "rb") as file:
-            found_bytes = os.fstat(file.fileno()).st_size
-            if found_bytes != size_bytes:
-                raise IncompleteCheckpoint(f"{path}: {found_bytes} bytes, the manifest says {size_bytes}")
+            held_bytes = os.fstat(file.fileno()).st_size
+            if held_bytes != size_bytes:
+                raise IncompleteCheckpoint(f"{path}: {held_bytes} bytes, the manifest says {size_bytes}")
             if sha256 is None:
                 return
             refuse_holes(file.fileno())

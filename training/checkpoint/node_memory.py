@@ -23,7 +23,7 @@ SHARED = Path("/dev/shm")
 PREFIX = "memory-"
 UNTIL = "until"
 MOST_BYTES = 64  # of the file `until`
-UNKNOWN_S = 86400.0  # how old a folder may get of which nothing says when its job is over
+UNKNOWN_S = 86400.0  # the age of a folder whose job must be over, where `until` cannot be read
 
 
 def of_run(run: str, checkpoints: Path) -> Path:
@@ -33,7 +33,7 @@ def of_run(run: str, checkpoints: Path) -> Path:
 
 
 def make(folder: Path) -> None:
-    """Make the folder, or take the existing one. Raises OSError if it, or the one above, is not the user's alone."""
+    """Make the folder, or take the existing one. Raises OSError if it or its parent is not the user's alone."""
     try:
         _make(folder)
     except FileNotFoundError:  # another run has just removed the folder above, which was empty

@@ -1,11 +1,11 @@
 """Keeps the newest state in the memory of every node, and lets all ranks of the next attempt continue from it.
 
-Every node has the whole state. Its first rank copies it after each step to one of two files (slots) in turn: so one of
-them is always whole. An attempt continues from a state that any of its nodes holds, and a node without it gets it from
-another. All ranks must have read the same, or the newest checkpoint on the disk counts.
+Every node has the whole state. Its first rank copies it after each step to two files (slots) in turn: so one slot is
+always whole. An attempt continues from a state that any of its nodes holds, and a node without it gets it from another.
+All ranks must have read the same, or the newest checkpoint on the disk counts.
 
-A file begins with a head, which says what is in it, and a checksum; there is none while the state is copied. Then come
-the bytes of a checkpoint's state.pt, in pieces.
+A file begins with a checksum and a head, which describes the content; both are missing while the state is copied. Then
+come the bytes of a checkpoint's state.pt, in pieces.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Head:
 
 
 def _digest(words: bytes, pieces: list[tuple[int, int]], descriptor: int) -> bytes:
-    """The checksum of a head and of all pieces but the tensors, which are every other one."""
+    """The checksum of a head and of all pieces but the tensors, which are every second piece."""
     digest = hashlib.sha256(words)
     for offset, length in pieces[::2]:
         digest.update(os.pread(descriptor, length, offset))
@@ -77,10 +77,8 @@ def head_of(folder: Path, slot: str) -> Head | None:
     except OSError:
         return None
     try:
-        digest, words = (
-            (block := os.pread(descriptor, HEAD_BYTES, 0))[:DIGEST_BYTES],
-            block[DIGEST_BYTES:].rstrip(b"\0"),
-        )
+        block = os.pread(descriptor, HEAD_BYTES, 0)
+        digest, words = block[:DIGEST_BYTES], block[DIGEST_BYTES:].rstrip(b"\0")
         head = Head(**json.loads(words))
         return head if _digest(words, head.pieces, descriptor) == digest else None
     except (ValueError, TypeError, OSError):
@@ -113,7 +111,7 @@ class Copies:
         self._begun = False
 
     def put(self, state: dict[str, Any], step: int) -> None:
-        """Copy a state. Raises OSError if the node, or the job by its limit there, has no room."""
+        """Copy a state. Raises OSError if the node, or the job within its limit, has no room."""
         self.look(wait=True)
         if not self._begun:
             _check_room(len(SLOTS) * sum(tensor.nbytes for tensor in tensors_of(state)))
@@ -143,7 +141,7 @@ class Copies:
 
 
 def _create(folder: Path, slot: str, _size_bytes: int) -> int:
-    """A new file for a slot, in place of any before. Raises OSError."""
+    """A new file for a slot, in place of an older file. Raises OSError."""
     own = open_own_folder(folder)
     try:
         with suppress(FileNotFoundError):
@@ -177,7 +175,7 @@ class NodeState:
     def resume(self, meeting: SignedStore, newer_than: int) -> str | None:
         """Continue from the newest state that a node holds, if it is after more steps than `newer_than`.
 
-        Returns where it was; None if there is none, or if anything about it is doubtful.
+        Returns its place; None without such a state, or if anything about it is doubtful.
         """
         node, wrong = self._node()
         held = newest(self._folder, self._run) if node else None
@@ -210,7 +208,7 @@ class NodeState:
             node_memory.remove(self._folder)
 
     def _node(self) -> tuple[int, str]:
-        """A number for the memory of this node; 0, and why, if there can be no copies in it."""
+        """A number for the memory of this node; 0, and the reason, if it cannot hold copies."""
         try:
             node_memory.make(self._folder)
             status = self._folder.stat()

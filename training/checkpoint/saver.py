@@ -58,7 +58,7 @@ class Saver:
     ) -> None:
         """Begin a checkpoint of the `state`. Raises ConfigError if it could not be loaded again.
 
-        The training continues with the older checkpoints if this one cannot be written.
+        The training continues with the older checkpoints if it cannot be written.
         """
         if self.folder:
             self.finish()

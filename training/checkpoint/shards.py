@@ -1,7 +1,7 @@
 """A state with DTensors, as the files of torch.distributed.checkpoint: to memory, and from a verified checkpoint.
 
-PyTorch plans who saves what, and has the format: a file per rank, and `.metadata`, which is a pickle. Pickles run code.
-So of `.metadata` only the types are loaded that PyTorch writes there, of its other content what `weights_only` permits.
+PyTorch plans which rank saves what, and has the format: a file per rank, and `.metadata`, a pickle. Pickles run code.
+So `.metadata` may have only the types that PyTorch writes into it, and other files only what `weights_only` permits.
 PyTorch's `async_save` is not used: its process runs the main module of the script again, listens on a port without a
 secret, and ends with the training; its thread takes the interpreter's time from the steps.
 """
@@ -43,7 +43,7 @@ class ShardSnapshot:
     def take(self, plain: dict[str, Any], sharded: dict[str, Any]) -> dict[str, Parts]:
         """Copy both; returns the files of this rank. All ranks call it together.
 
-        Raises OSError on all ranks if one has no memory for it, ConfigError for what could not be loaded again.
+        Raises OSError on all ranks if a rank has no memory for it, ConfigError for what could not be loaded again.
         """
         self._plain.check({**plain, **tree_map_only(Tensor, lambda _: None, sharded)})
         memory = _Memory(self.descriptor)
@@ -62,10 +62,10 @@ class ShardSnapshot:
 
 
 def load_shards(path: Path, sha256: str, state: dict[str, Any], group: dist.ProcessGroup | None) -> None:
-    """Load the checkpoint at `path` into the tensors of a state, whose number of ranks may be another one.
+    """Load the checkpoint at `path` into the tensors of a state; it may be of another number of ranks.
 
-    All ranks call it together, with the checksum of `.metadata`. Raises RefusedCheckpoint, or ValueError if the
-    checkpoint is one of another state.
+    All ranks call it together, with the checksum of `.metadata`. Raises RefusedCheckpoint, or ValueError for the
+    checkpoint of another state.
     """
     try:
         dcp.load(state, storage_reader=_Reader(path, sha256), planner=_LoadPlanner(), process_group=group)
@@ -84,7 +84,7 @@ def _first(failed: CheckpointException) -> Exception:
 
 
 class _Memory(FileSystem):
-    """Files one behind the other in an open file, of which the first one begins at 0 as DCP's offsets do."""
+    """Files in a row in an open file; the first begins at 0, as DCP's offsets do."""
 
     def __init__(self, descriptor: int) -> None:
         self.files: dict[str, Parts] = {}
@@ -109,7 +109,7 @@ class _Memory(FileSystem):
 
 
 class _Own(FileSystem):
-    """The files of this user in one folder."""
+    """The files of this user, open for reading."""
 
     @contextmanager
     def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[IO[bytes]]:  # type: ignore[override]

@@ -68,7 +68,7 @@ class Places:
 class SharedMemory:
     """Shared memory for tensors of given types, shapes and strides: `views` are their places in it.
 
-    `opened` makes the file, of so many bytes. Raises OSError if there is no room.
+    `opened` makes the file, of so many bytes. Raises OSError without room for it.
     """
 
     def __init__(self, tensors: list[Tensor], head_bytes: int = 0, opened: Callable[[int], int] | None = None) -> None:
@@ -92,7 +92,7 @@ class SharedMemory:
 
     @torch.no_grad()
     def copy(self, tensors: list[Tensor]) -> None:
-        """Copy the tensors; those of a GPU have arrived when the event `copied` has, if there is one."""
+        """Copy the tensors; those of a GPU have arrived when the event `copied` has, if it is set."""
         for view, tensor in zip(self.views, tensors, strict=True):
             if not (self.copied and tensor.is_cuda):
                 view.copy_(tensor)
@@ -203,7 +203,7 @@ class Snapshot:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a `descriptor`."""
+        """Whether it has a `descriptor`."""
         return self._memory is not None
 
     @property
@@ -214,11 +214,11 @@ class Snapshot:
     def take(self, state: dict[str, Any]) -> list[tuple[int, int]]:
         """Copy a state; returns the parts of its file within the shared memory, as (offset, length).
 
-        Raises OSError if there is no memory for it, and RuntimeError for tensors that are not strided.
+        Raises OSError without memory for it, and RuntimeError for tensors that are not strided.
         """
         tensors = list(tensors_of(state))
         if self._memory is None or not self._memory.fits(tensors):
-            self.close()  # also if there is no room for the next one
+            self.close()  # also if the next memory finds no room
             self._memory = SharedMemory(tensors, self._head_bytes, self._opened)
         self._memory.copy(tensors)
         file = _FileWithGaps()
@@ -268,14 +268,17 @@ class _FileWithGaps:
         """Nothing is kept back."""
 
 
-def tensors_of(state: Any) -> Iterator[Tensor]:
-    """The strided tensors within nested dicts, lists and tuples, in order."""
-    if isinstance(state, Tensor):
-        if state.layout == torch.strided:
-            yield state
-    elif isinstance(state, (dict, list, tuple)):
+def parts_of(state: Any) -> Iterator[Any]:
+    """A state, and all that its nested dicts, lists and tuples have, in order."""
+    yield state
+    if isinstance(state, (dict, list, tuple)):
         for value in state.values() if isinstance(state, dict) else state:
-            yield from tensors_of(value)
+            yield from parts_of(value)
+
+
+def tensors_of(state: Any) -> Iterator[Tensor]:
+    """The strided tensors of a state, in order."""
+    return (part for part in parts_of(state) if isinstance(part, Tensor) and part.layout == torch.strided)
 
 
 def with_tensors(state: Any, tensors: Iterator[Any]) -> Any:
@@ -283,10 +286,10 @@ def with_tensors(state: Any, tensors: Iterator[Any]) -> Any:
     if isinstance(state, Tensor):
         return next(tensors) if state.layout == torch.strided else state
     if isinstance(state, dict):
-        found = copy.copy(state)  # of the same kind, with the attributes of a module's state
+        changed = copy.copy(state)  # of the same kind, with the attributes of a module's state
         for name, value in state.items():
-            found[name] = with_tensors(value, tensors)
-        return found
+            changed[name] = with_tensors(value, tensors)
+        return changed
     if isinstance(state, (list, tuple)):
         values = [with_tensors(value, tensors) for value in state]
         return values if isinstance(state, list) else tuple(values)

@@ -35,11 +35,11 @@ def kept(points: Iterable[Point], keys: CheckpointKeys) -> set[int]:
     Of equally good ones the newest stays.
     """
     ordered = sorted(points)
-    found = {point.step for point in ordered[-keys.last :]}
+    stay = {point.step for point in ordered[-keys.last :]}
     evaluated = [point for point in ordered if point.accuracy is not None]
     if keys.best and evaluated:
-        found.add(max(evaluated, key=lambda point: (point.accuracy, point.step)).step)
-    return found
+        stay.add(max(evaluated, key=lambda point: (point.accuracy, point.step)).step)
+    return stay
 
 
 MODE = 0o666  # of files, less the umask
@@ -80,7 +80,7 @@ class Order:
 
 
 class CheckpointFolder:
-    """The checkpoints below `folder`, for the one training that has them written.
+    """The checkpoints below `folder`, for the only training that has them written.
 
     `newest` is the newest complete checkpoint. Opening removes incomplete files of dead attempts. Raises RuntimeError
     if the folder cannot be read, and OtherSchema if another version wrote everything in it: without these errors the
@@ -93,8 +93,8 @@ class CheckpointFolder:
         self.newest = manifest.newest_complete(folder)
         if self.newest is None:
             manifest.refuse_other_schemas(folder)
-        found = manifest.with_older(self.newest) if self.newest else ()
-        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in found}
+        complete = manifest.with_older(self.newest) if self.newest else ()
+        self._points = {each.step: Point(each.step, each.epoch, each.accuracy) for each in complete}
         self._folder, self._attempt = folder, attempt
         self._keys = keys or CheckpointKeys()
 
@@ -120,7 +120,7 @@ class CheckpointFolder:
         self._points = {**stay, order.steps: Point(order.steps, order.epoch, order.accuracy)}
 
     def evaluated(self, steps: int, accuracy: float) -> bool:
-        """Add its accuracy to the newest checkpoint; False if that is not the one after `steps` steps.
+        """Add its accuracy to the newest checkpoint; False if that has another number of steps.
 
         Its state is not written again, so it is complete all the time. Raises OSError.
         """
@@ -149,7 +149,7 @@ def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with opened(folder) as below:
         if below.status(temporary) and not below.is_folder(temporary):
-            below.remove_one(temporary)  # a link that somebody else has put there
+            below.remove_one(temporary)  # a link of somebody else
         try:
             with below.folder(temporary, BY_UMASK) as inner:
                 files = _write_files(inner, order, memory, between)
@@ -160,7 +160,7 @@ def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda
                 _put_in_place(folder / temporary, folder / order.name)
         except OSError:
             with suppress(OSError):
-                if order.last:  # else other ranks write there, and `abandon` follows
+                if order.last:  # else other ranks still write, and `abandon` follows
                     below.remove(temporary)
             raise
     if order.last:
@@ -203,7 +203,7 @@ def _copy(parts: Iterable[memoryview], file: IO[bytes], between: Callable[[], No
 def _prune(folder: Path, order: Order) -> None:
     """Delete the older checkpoints that do not stay; a failed deletion is tried again next time.
 
-    So is that of one whose state is locked: a role of the run judges it (orchestrator/run/folder/judged.py).
+    A checkpoint with a locked state stays, too: a role of the run judges it (orchestrator/run/folder/judged.py).
     """
     if order.keep is None:
         return
@@ -233,7 +233,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
-    """Give a checkpoint its name. One that has it is incomplete: from a complete one the run would have resumed."""
+    """Give a checkpoint its name. A folder with this name is incomplete, or the run would have resumed from it."""
     replaced = _renamed_away(final) if os.path.lexists(final) else None
     temporary.rename(final)
     sync_folder(final.parent)

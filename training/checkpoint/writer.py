@@ -1,8 +1,8 @@
 """A separate process that writes the checkpoints of a training, one at a time. It does not import torch.
 
 Our own training forks it before torch is imported: then it has no threads, no device and little memory. A script has
-imported torch already, so there it is a new Python (`start_anew`). A thread would hold the interpreter's lock while it
-works. An order travels over a socket, the state in shared memory, whose descriptor travels with the order. So the
+imported torch already, so its writer is a new Python (`start_anew`). A thread would hold the interpreter's lock while
+it works. An order travels over a socket, the state in shared memory, whose descriptor travels with the order. So the
 process needs nothing of the training: it finishes an order even if the training was killed.
 
 It holds the lock of its attempt (the open file `alive`). So the next attempt waits for it.
@@ -37,7 +37,7 @@ sys.path.append(sys.argv[1])
 from torusrun.training.checkpoint.writer import serve
 serve(int(sys.argv[2]), int(sys.argv[3]))
 """
-# To end a job, some launchers and schedulers signal all of its processes. This one ends by itself.
+# To end a job, some launchers and schedulers signal all of its processes. The writer ends by itself.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -52,17 +52,12 @@ class Written:
 
 
 class Writer:
-    """Has checkpoints written: by a process, or within the call if there is none or if it has died."""
+    """Has checkpoints written: by a process, or within the call if it has no process or if that has died."""
 
     def __init__(self, orders: socket.socket | None = None, process: subprocess.Popen[bytes] | None = None) -> None:
         self._orders, self._process = orders, process
         self._order: Order | None = None
         self._written: Written | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether an order was begun of which `finished` has not yet returned the end."""
-        return self._order is not None
 
     def begin(self, order: Order, memory: int) -> None:
         """Begin an order; its state in the open file `memory` must not change until the end."""
@@ -71,7 +66,7 @@ class Writer:
             self._written = _written(order, memory)
 
     def _sent(self, message: bytes, memory: int) -> bool:
-        """Whether the process has got the order; it gets no further ones if it has died."""
+        """Whether the process has got the order. A process that has died gets no further orders."""
         if self._orders is None or len(message) > LARGEST_BYTES:
             return False
         try:
@@ -82,7 +77,7 @@ class Writer:
         return True
 
     def finished(self, wait: bool) -> Written | None:
-        """The end of the order in flight; None if there is none, or if it still takes time and `wait` is false."""
+        """The end of the order in flight; None without an order, or if it still takes time and `wait` is false."""
         if self._order is None:
             return None
         if self._orders and self._written is None:
@@ -93,8 +88,8 @@ class Writer:
             except ConnectionResetError:
                 answer = b""
             self._written = self._parsed(answer, self._order)
-        found, self._order, self._written = self._written, None, None
-        return found
+        written, self._order, self._written = self._written, None, None
+        return written
 
     def close(self) -> None:
         """End the process; no order may be in flight. A writer that was forked ends with the training."""
@@ -115,14 +110,14 @@ class Writer:
 
 def start() -> Writer:
     """Fork the process. To be called before anything starts threads."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     training = os.getpid()
     if os.fork():
-        there.close()
-        return Writer(here)
+        theirs.close()
+        return Writer(ours)
     try:
-        here.close()
-        _serve(there, training)
+        ours.close()
+        _serve(theirs, training)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -131,19 +126,19 @@ def start() -> Writer:
 
 def start_anew(kept: Sequence[int] = ()) -> Writer:
     """Start the process as a new Python, which keeps the open files `kept`, such as locks. Raises OSError."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     entry = Path(__file__).resolve().parents[1] / "entry"  # it has the package `torusrun`
-    arguments = [str(entry), str(there.fileno()), str(os.getpid())]
+    arguments = [str(entry), str(theirs.fileno()), str(os.getpid())]
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments]
-    # What has the heartbeat's name in its environment is ended with the attempt: this ends by itself.
+    # A process with the heartbeat's name in its environment is ended with the attempt: the writer ends by itself.
     environment = {name: value for name, value in os.environ.items() if name != "TORUSRUN_HEARTBEAT"}
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *kept], env=environment)
-    there.close()
-    here.settimeout(BEGIN_S)
-    if not here.recv(LARGEST_BYTES):
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno(), *kept], env=environment)
+    theirs.close()
+    ours.settimeout(BEGIN_S)
+    if not ours.recv(LARGEST_BYTES):
         raise OSError(errno.ECHILD, f"{sys.executable}: the process that writes checkpoints has not begun")
-    here.settimeout(None)
-    return Writer(here, process)
+    ours.settimeout(None)
+    return Writer(ours, process)
 
 
 def serve(orders: int, training: int) -> None:
@@ -152,7 +147,7 @@ def serve(orders: int, training: int) -> None:
 
 
 def _serve(orders: socket.socket, training: int, begun: bytes = b"") -> None:
-    """Write what is ordered until the process `training` has ended; it gets the message `begun`, if there is one."""
+    """Write what is ordered until the process `training` has ended; a message `begun` is sent to it first."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.setpgid(0, 0)  # some launchers kill the process group of a rank

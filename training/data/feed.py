@@ -29,10 +29,10 @@ class Feed:
 
     def take(self, progress: Progress) -> tuple[Tensor, Tensor]:
         """Inputs [B, ...] and labels [B] of the step after `progress`."""
-        found = self.alone(progress)
+        batch = self.alone(progress)
         if self.reads_ahead:
             self._announce(progress.after(self._course.batch_at(progress)))
-        return found
+        return batch
 
     def alone(self, progress: Progress) -> tuple[Tensor, Tensor]:
         """The same, and no samples are announced."""
@@ -45,7 +45,7 @@ class Feed:
             yield self._on_device(inputs, labels)
 
     def _announce(self, following: Progress) -> None:
-        """Announce the samples of the step after `following`, if there is one with the same view."""
+        """Announce the samples of the step after `following`, if it has the same view and the training goes on."""
         if self._course.view_at(following) == self._view and not self._course.finished(following):
             self._data.prefetch(self.samples(following))
 
@@ -69,13 +69,13 @@ class Feed:
         )  # fmt: skip
 
     def _on_device(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        found = self._data.normalize_on_device(self._moved(inputs))
-        if found.dtype == torch.uint8:
+        normal = self._data.normalize_on_device(self._moved(inputs))
+        if normal.dtype == torch.uint8:
             raise ConfigError(
                 "train.data: its batches are bytes, which no network takes; give the data set a "
                 "normalize_on_device(inputs) that returns floating-point numbers, or return these from train_batch"
             )
-        return found, self._moved(labels)
+        return normal, self._moved(labels)
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """The tensor on the device. A GPU copies it from pinned memory while it computes the step before.

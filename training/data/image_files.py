@@ -11,14 +11,15 @@ import json
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torusrun.training.data.images import index
 from torusrun.training.data.images.index import Index
-from torusrun.training.data.images.shards import known_shards, open_shards
+from torusrun.training.data.images.shards import kept_open, known_shards
 from torusrun.training.data.images.stored import (
     ROOT,
     SUFFIXES,
@@ -45,12 +46,12 @@ Stamps = list[tuple[str, str, int]]
 class Tree:
     """The images of one half, by class and name. Names stay bytes: a million names as text need 100 MB."""
 
-    def __init__(self, root: Path, half: str, found: Index, stamps: Any) -> None:
+    def __init__(self, root: Path, half: str, listed: Index, stamps: Any) -> None:
         self.root, self.stamps = root / half, stamps
-        self._classes = found.names["classes"]
-        self._names = found.numbers[f"{half} names"].tobytes()
-        self._ends = found.numbers[f"{half} ends"]
-        self._class_ends = list(accumulate(found.numbers[f"{half} counts"]))
+        self._classes = listed.names["classes"]
+        self._names = listed.numbers[f"{half} names"].tobytes()
+        self._ends = listed.numbers[f"{half} ends"]
+        self._class_ends = list(accumulate(listed.numbers[f"{half} counts"]))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -67,7 +68,6 @@ class Tree:
         return hashlib.sha256(b"".join((*parts, self._names))).hexdigest()
 
     def read(self, sample: int, most: int = -1) -> bytes:
-        """The file's bytes, or the first `most` of them. Raises OSError."""
         with open(self.name(sample), "rb", buffering=0) as file:
             return file.read(most) or b""
 
@@ -75,9 +75,9 @@ class Tree:
 def open_trees(root: Path) -> Split[Tree]:
     """The halves of the tree at `root`. Raises ConfigError for another layout."""
     stamps = _stamps(root)
-    found = index.kept("imagefolder", root, stamps, lambda: _listed(root, stamps))
-    train, test = (Tree(root, half, found, stamps) for half in HALVES)
-    return Split(train, test, len(found.names["classes"]))
+    listed = index.kept("imagefolder", root, stamps, lambda: _listed(root, stamps))
+    train, test = (Tree(root, half, listed, stamps) for half in HALVES)
+    return Split(train, test, len(listed.names["classes"]))
 
 
 def _stamps(root: Path) -> Stamps:
@@ -85,10 +85,10 @@ def _stamps(root: Path) -> Stamps:
     for half in HALVES:
         with telling(root / half), os.scandir(root / half) as entries:
             folders = [each for each in entries if not each.name.startswith(".") and _is_folder(each)]
-            found = sorted((half, each.name, each.stat().st_mtime_ns) for each in folders)
-        if not found:
+            classes = sorted((half, each.name, each.stat().st_mtime_ns) for each in folders)
+        if not classes:
             raise ConfigError(f"{ROOT}: {root / half} has no folders; make one for each class, with its images")
-        stamps += found
+        stamps += classes
     return stamps
 
 
@@ -141,59 +141,41 @@ def _and_others(names: Sequence[str]) -> str:
     return f" (and {len(names) - 1} more like it)" if len(names) > 1 else ""
 
 
-def build_imagefolder(
-    *,
-    seed: int,
-    root: str = "",
-    samples: int | None = None,
-    test_samples: int | None = None,
-    classes: int | None = None,
-    max_corrupt: float = 0.001,
-    test_batch: int = 64,
-    draft: bool = True,
-) -> Images:
-    """The images below `root`; `samples`, `test_samples` and `classes` are checked if they are given.
+@dataclass(frozen=True)
+class FilesOf:
+    """Data sets of images in files of one layout; `known` opens those whose files are listed in short time."""
 
-    Raises ConfigError for a folder with another layout.
-    """
-    from torusrun.training.data.images.dataset import Images
+    opened: Callable[[Path], Split[Any]]
+    known: Callable[[Path], Split[Any] | None]
 
-    settings = ImageSettings(max_corrupt, test_batch, draft).checked()
-    trees = open_trees(local(folder_of(root)))
-    check_counts(trees, samples=samples, test_samples=test_samples, classes=classes)
-    return Images(trees, seed, settings)
+    def build(
+        self,
+        *,
+        seed: int,
+        root: str = "",
+        samples: int | None = None,
+        test_samples: int | None = None,
+        classes: int | None = None,
+        max_corrupt: float = 0.001,
+        test_batch: int = 64,
+        draft: bool = True,
+    ) -> Images:
+        """The images below `root`; `samples`, `test_samples` and `classes` are checked if they are given.
 
+        Raises ConfigError for a folder with another layout.
+        """
+        from torusrun.training.data.images.dataset import Images
 
-def facts_imagefolder(data: DataKeys) -> DataFacts | None:
-    """The facts from the options, else from the folder, listed once; None if this machine cannot see it."""
-    return known_facts(data, open_trees)
+        settings = ImageSettings(max_corrupt, test_batch, draft).checked()
+        halves = self.opened(local(folder_of(root)))
+        check_counts(halves, samples=samples, test_samples=test_samples, classes=classes)
+        return Images(halves, seed, settings)
 
-
-def build_tar_shards(
-    *,
-    seed: int,
-    root: str = "",
-    samples: int | None = None,
-    test_samples: int | None = None,
-    classes: int | None = None,
-    max_corrupt: float = 0.001,
-    test_batch: int = 64,
-    draft: bool = True,
-) -> Images:
-    """The images in the shards below `root`; `samples`, `test_samples` and `classes` are checked if they are given.
-
-    Raises ConfigError for shards that do not follow this convention.
-    """
-    from torusrun.training.data.images.dataset import Images
-
-    settings = ImageSettings(max_corrupt, test_batch, draft).checked()
-    halves = open_shards(local(folder_of(root)))
-    check_counts(halves, samples=samples, test_samples=test_samples, classes=classes)
-    for half in (halves.train, halves.test):
-        half.keep_open()
-    return Images(halves, seed, settings)
+    def facts(self, data: DataKeys) -> DataFacts | None:
+        """The facts from the options, else from the folder as `known` reads it; None if that has no answer."""
+        return known_facts(data, self.known)
 
 
-def facts_tar_shards(data: DataKeys) -> DataFacts | None:
-    """The facts from the options, else from the index, if this user's runs have made one; else None."""
-    return known_facts(data, known_shards)
+_FOLDERS, _SHARDS = FilesOf(open_trees, known=open_trees), FilesOf(kept_open, known=known_shards)
+build_imagefolder, facts_imagefolder = _FOLDERS.build, _FOLDERS.facts
+build_tar_shards, facts_tar_shards = _SHARDS.build, _SHARDS.facts

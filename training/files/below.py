@@ -1,8 +1,7 @@
 """Read, write and delete below an open folder, without following a link.
 
-Another user can rename and replace what lies in a folder that he may write, between two looks at one path. An open
-folder stays the same folder. So each name on a path is looked up in the open folder above it, and folders of other
-users are refused.
+Another user who may write into a folder can replace its content between two looks at a path. An open folder stays the
+same folder. So each name on a path is looked up in the open folder above it, and folders of other users are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
 from torusrun.training.files.trusted import NOT_FOLLOWED, SECRET, drop_access_lists, open_regular, unfinished
@@ -55,12 +54,8 @@ class Below:
     def _above(self, name: str) -> Iterator[tuple[int, str]]:
         """(the open folder that holds the last part of `name`, that part)."""
         *above, last = _parts(name)
-        with self.folder("/".join(above)) if above else self._itself() as folder:
+        with self.folder("/".join(above)) if above else nullcontext(self) as folder:
             yield folder.descriptor, last
-
-    @contextmanager
-    def _itself(self) -> Iterator[Below]:
-        yield self
 
     def status(self, name: str) -> os.stat_result | None:
         """The status of a file, a folder or a link itself; None if it is missing."""
@@ -71,8 +66,8 @@ class Below:
             return None
 
     def is_folder(self, name: str) -> bool:
-        found = self.status(name)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        status = self.status(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def open(self, name: str, flags: int = os.O_RDONLY, mode: int = SECRET) -> int:
         with self._above(name) as (folder, last):
@@ -103,8 +98,8 @@ class Below:
     def remove_one(self, name: str) -> None:
         """Remove a file, a link or an empty folder."""
         with self._above(name) as (folder, last):
-            found = os.stat(last, dir_fd=folder, follow_symlinks=False)
-            (os.rmdir if stat.S_ISDIR(found.st_mode) else os.unlink)(last, dir_fd=folder)
+            status = os.stat(last, dir_fd=folder, follow_symlinks=False)
+            (os.rmdir if stat.S_ISDIR(status.st_mode) else os.unlink)(last, dir_fd=folder)
 
     def move(self, name: str, to: str) -> None:
         """Rename a file or a folder; a file or a link that has the new name is replaced."""
@@ -152,10 +147,10 @@ def _open_folder(above: int, name: str, path: Path, mode: int | None) -> int:
         raise NotADirectoryError(errno.ENOTDIR, why, str(path)) from None
 
 
-def _objection(found: os.stat_result) -> str:
+def _objection(status: os.stat_result) -> str:
     """How strangers may change what lies in a folder; '' if they cannot."""
-    if found.st_uid not in (os.geteuid(), ROOT):
-        return f"this folder belongs to user {found.st_uid}"
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    if status.st_uid not in (os.geteuid(), ROOT):
+        return f"this folder belongs to user {status.st_uid}"
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         return "all users may write into this folder"
     return ""

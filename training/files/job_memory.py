@@ -40,20 +40,20 @@ def memory(root: Path = Path("/")) -> tuple[int, int]:
 
 
 def kills(root: Path = Path("/")) -> int:
-    """How many processes of this one's control group the kernel has killed for lack of memory; 0 if it does not say."""
+    """The processes of this control group that the kernel killed for lack of memory; 0 if it does not count them."""
     with contextlib.suppress(OSError):
         for folder, files in reversed([*groups(root)]):  # version 2 may be mounted beside 1, without memory
             if (folder / files.kills).exists():
-                found = re.search(r"^oom_kill (\d+)$", (folder / files.kills).read_text(), re.MULTILINE)
-                return int(found[1]) if found else 0
+                count = re.search(r"^oom_kill (\d+)$", (folder / files.kills).read_text(), re.MULTILINE)
+                return int(count[1]) if count else 0
     return 0
 
 
 def of_node(meminfo: str) -> tuple[int, int]:
     """(used, total) in bytes, from the text of /proc/meminfo. Raises ValueError if it lacks them."""
-    found = {name: int(size) * KIB for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)}
+    sizes = {name: int(size) * KIB for name, size in re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, re.MULTILINE)}
     try:
-        return found["MemTotal"] - found["MemAvailable"], found["MemTotal"]
+        return sizes["MemTotal"] - sizes["MemAvailable"], sizes["MemTotal"]
     except KeyError as missing:
         raise ValueError(f"/proc/meminfo has no {missing}") from None
 
@@ -96,7 +96,7 @@ def _mount(mounts: str, kind: str, controller: str) -> tuple[str, str] | None:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None if there is none, as in 'max'."""
+    """The number in a file; None for another text, such as 'max', and without the file."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -108,5 +108,5 @@ def _cached(folder: Path, files: MemoryFiles) -> int:
         stat = (folder / "memory.stat").read_text()
     except OSError:
         return 0
-    found = re.search(rf"^{files.cached} (\d+)$", stat, re.MULTILINE)
-    return int(found[1]) if found else 0
+    cached = re.search(rf"^{files.cached} (\d+)$", stat, re.MULTILINE)
+    return int(cached[1]) if cached else 0

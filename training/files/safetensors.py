@@ -40,12 +40,12 @@ def read(path: Path) -> dict[str, Tensor]:
         content = bytearray(file.read())
     if not isinstance(header, dict):
         raise ValueError("this is not a safetensors file: its header is not an object")
-    return {name: _tensor(name, told, content) for name, told in header.items() if name != METADATA}
+    return {name: _tensor(name, entry, content) for name, entry in header.items() if name != METADATA}
 
 
-def _tensor(name: str, told: Any, content: bytearray) -> Tensor:
+def _tensor(name: str, entry: Any, content: bytearray) -> Tensor:
     try:
-        dtype, shape, (begin, end) = DTYPES[told["dtype"]], tuple(told["shape"]), told["data_offsets"]
+        dtype, shape, (begin, end) = DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
         right = all(type(size) is int and size >= 0 for size in (*shape, begin, end))
     except (KeyError, TypeError, ValueError):
         right = False
@@ -63,8 +63,8 @@ def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
     for name, tensor in tensors.items():
         if tensor.dtype not in NAMES:
             raise ValueError(f"the tensor {name!r} has the type {tensor.dtype}, which safetensors does not have")
-        told = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
-        header[name], at = told, at + tensor.nbytes
+        entry = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.nbytes]}
+        header[name], at = entry, at + tensor.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % LENGTH)
     with unfinished(path, path.with_name(f".tmp-{os.getpid()}-{path.name}"), READABLE) as file:

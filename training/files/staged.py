@@ -1,7 +1,7 @@
-"""Where the node's own copy of a path is, if the run has staged it (`stage:` in a run file).
+"""The place of the node's own copy of a path, if the run has staged it (`stage:` in a run file).
 
-TORUSRUN_STAGED names the run's folder there. In it, `paths.json` has the copy of each staged path, which is named as
-written and without links.
+TORUSRUN_STAGED names the run's folder on the node. Its `paths.json` has the copy of each staged path, which is named
+as written and without links.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def _copies() -> dict[str, str]:
     place = Path(folder, PATHS)
     try:
         with open(open_own(place), "rb") as file:
-            found = json.loads(file.read(LARGEST_BYTES))
+            copies = json.loads(file.read(LARGEST_BYTES))
     except OSError as error:
         raise ConfigError(f"{VARIABLE}: {place}: {error.strerror}") from None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(each, str) and os.path.isabs(each) for each in found.values()):
+        copies = None
+    if not isinstance(copies, dict) or not all(isinstance(to, str) and os.path.isabs(to) for to in copies.values()):
         raise ConfigError(f"{VARIABLE}: {place} is not a list of copies")
-    return found
+    return copies

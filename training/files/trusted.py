@@ -88,8 +88,8 @@ def drop_access_lists(file: Path | int) -> None:
 
 def refuse_holes(descriptor: int) -> None:
     """Raise OSError for a huge file of holes: a stranger makes 10 TB of zeros in no time, and reading takes hours."""
-    found = os.fstat(descriptor)
-    if found.st_size > LARGEST_SPARSE_BYTES and found.st_blocks * ST_BLOCK_BYTES < found.st_size / 1000:
+    status = os.fstat(descriptor)
+    if status.st_size > LARGEST_SPARSE_BYTES and status.st_blocks * ST_BLOCK_BYTES < status.st_size / 1000:
         raise OSError(errno.EFBIG, "this is a sparse file: nearly all of it was never written")
 
 
@@ -146,7 +146,7 @@ def own_folder(folder: Path | str) -> Path:
 
 
 def make_own_folder(folder: Path) -> str:
-    """Make `folder` for its user alone; returns why an existing one is refused, '' if it is good. Raises OSError."""
+    """Make `folder` for its user alone; returns why an existing folder is refused, or ''. Raises OSError."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()

@@ -1,4 +1,4 @@
-"""A batch is made while the step before it runs: one at most, so that memory is bounded."""
+"""A batch is made while the step before it runs: no second batch, so that memory is bounded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Decoding(NamedTuple):
 
 
 class Ahead:
-    """Returns batches, and starts to make the next expected one."""
+    """Returns batches, and starts to make the next expected batch."""
 
     def __init__(self, start: Callable[[Samples], Decoding | Future[Batch]]) -> None:
         self._start = start

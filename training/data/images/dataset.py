@@ -33,7 +33,7 @@ SHOWN = 3
 
 
 class Register:
-    """The corrupt samples of one half that this rank has met; `lines` gets one for each. Several threads may use it."""
+    """The corrupt samples of a half that this rank has met, each with a line in `lines`. Several threads may use it."""
 
     def __init__(self, stored: Stored, share: float, lines: list[str]) -> None:
         self._stored, self._lines = stored, lines
@@ -85,21 +85,21 @@ class Sizes:
 
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
-        self._found: list[tuple[int, int]] = []
+        self._pairs: list[tuple[int, int]] = []
 
     def measured(self, threads: Executor) -> list[tuple[int, int]]:
-        if not self._found:
+        if not self._pairs:
             stored = self._stored
             kept = index.kept(KIND, stored.root, stored.stamps, lambda: _measured(stored, threads))
-            self._found = list(zip(kept.numbers["width"], kept.numbers["height"], strict=True))
-        return self._found
+            self._pairs = list(zip(kept.numbers["width"], kept.numbers["height"], strict=True))
+        return self._pairs
 
     def check(self, sample: int, width: int, height: int) -> None:
-        """Raises ConfigError, and drops the index, if the image's measured size differs from this one."""
-        if not self._found or self._found[sample] == (width, height):
+        """Raises ConfigError, and drops the index, if the image's measured size was another."""
+        if not self._pairs or self._pairs[sample] == (width, height):
             return
         index.forget(KIND, self._stored.root)
-        was = "{} x {} pixels".format(*self._found[sample])
+        was = "{} x {} pixels".format(*self._pairs[sample])
         raise ConfigError(
             f"train.data.options.root: {self._stored.name(sample)} is {width} x {height} pixels and was {was} when it "
             "was measured for 'rectangular'; the list of sizes is removed: resume the run, which measures them again"
@@ -170,7 +170,7 @@ class Images:
         return self._ahead.take(samples)
 
     def test_batches(self, rank: int, world: int) -> Iterator[Batch]:
-        """The rank's contiguous part of the test images, in batches; the next batch is decoded while one is used."""
+        """The rank's contiguous part of the test images, in batches; while a batch is used, the next is decoded."""
         decoding: deque[Decoding] = deque()
         for cut in decode.of_rank(self._cuts(), rank, world):
             decoding.append(self._start_test(cut))

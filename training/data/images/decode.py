@@ -4,7 +4,7 @@ Parts are pure functions of (seed, epoch, sample) and of the image's size. Boxes
 pixels of the stored image. Sizes are (width, height) unless they say otherwise.
 
 Test images: the middle of each, as a square, or as a rectangle near its own aspect ratio. The rule is that of fast.ai's
-18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * margin) pixels. The margin is 1.14 there, and
+18 minutes (diux-dev/imagenet18, 2018): the short side becomes int(size * margin) pixels, with a margin of 1.14, or of
 256 / 224 in MLPerf. Then the middle is cut: size x size, or a rectangle with the mean aspect ratio of the batch and a
 longer side that is a multiple of 8. Ratios beyond WIDEST count as WIDEST; fast.ai's rule has no such limit.
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple
 
@@ -180,27 +181,31 @@ class Corrupt(Exception):
     """These bytes are not a complete image. A MemoryError says nothing about them, and is raised unchanged."""
 
 
+@contextmanager
+def _judging() -> Iterator[None]:
+    """Turns the errors of Pillow's readers, which have many classes, into Corrupt."""
+    try:
+        yield
+    except (ConfigError, MemoryError, Corrupt):
+        raise
+    except Exception as error:
+        unknown = isinstance(error, UnidentifiedImageError)
+        why = "not an image" if unknown else f"{error}".partition("\n")[0] or type(error).__name__
+        raise Corrupt(why) from None
+
+
 def size_of(data: bytes) -> tuple[int, int]:
     """(width, height), from only the header. Raises Corrupt."""
-    try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            width, height = image.size
-            return width, height
-    except MemoryError:
-        raise
-    except Exception as error:  # Pillow's readers raise errors of many classes
-        raise Corrupt(_why(error)) from None
+    with _judging(), Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        width, height = image.size
+        return width, height
 
 
 def train_pixels(data: bytes, box_of: Callable[[int, int], Box], flip: bool, draft: bool, into: Pixels) -> None:
     """Write the part `box_of(width, height)` of an image into `into`, scaled to its size. Raises Corrupt."""
     height, width = into.shape[1:]
-    try:
+    with _judging():
         image = _part(data, lambda w, h: (box_of(w, h), width, height), draft)
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise Corrupt(_why(error)) from None
     pixels = np.asarray(image)[:, ::-1] if flip else np.asarray(image)
     into[...] = pixels.transpose(2, 0, 1)
 
@@ -211,12 +216,8 @@ def test_pixels(data: bytes, middle_of: Callable[[int, int], Middle], into: Pixe
     Raises Corrupt, or a ConfigError of `middle_of`.
     """
     height, width = into.shape[1:]
-    try:
+    with _judging():
         image = _part(data, middle_of, draft=False)
-    except (ConfigError, MemoryError):
-        raise
-    except Exception as error:
-        raise Corrupt(_why(error)) from None
     if image.size != (width, height):
         seen, image = image, Image.new("RGB", (width, height))
         image.paste(seen, ((width - seen.width) // 2, (height - seen.height) // 2))
@@ -238,9 +239,3 @@ def _part(data: bytes, place_of: Callable[[int, int], tuple[Box, int, int]], dra
         seen = (max(box.left, 0) * scale[0], max(box.top, 0) * scale[1], right, bottom)
         resized: Image.Image = pixels.resize((width, height), Image.Resampling.BILINEAR, box=seen)
     return resized
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image"
-    return f"{error}".splitlines()[0] if f"{error}" else type(error).__name__

@@ -1,7 +1,7 @@
 """The index of a data set: made once and kept in the user's cache, because a million files are slow to list.
 
-A file of the cache holds one index: a line of JSON, then numbers. It is made again if `stamps` (sizes and times of its
-source files or folders) have changed. Ranks that start together wait for the first one's index. An index names files,
+A file of the cache holds an index: a line of JSON, then numbers. It is made again if `stamps` (sizes and times of its
+source files or folders) have changed. Ranks that start together wait for the first rank's index. An index names files,
 so it is read only if the file and its folder are the user's own; the data set may be another user's.
 """
 
@@ -49,8 +49,8 @@ def known(kind: str, root: Path, stamps: Any) -> Index | None:
 
 def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index:
     """The existing index of the files at `root`, or a new one from `make`, which is then kept."""
-    if found := known(kind, root, stamps):
-        return found
+    if existing := known(kind, root, stamps):
+        return existing
     with ExitStack() as locked:
         try:
             place = _place(kind, root)
@@ -59,8 +59,8 @@ def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index
             locked.enter_context(lock.held(place.with_suffix(".lock")))
         except (OSError, RuntimeError) as error:
             return _unkept(make(), error)
-        if found := known(kind, root, stamps):
-            return found
+        if existing := known(kind, root, stamps):
+            return existing
         made = make()
         try:
             put(place, _written(made, _digest(stamps)))

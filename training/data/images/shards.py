@@ -1,4 +1,4 @@
-"""Images in tar files, in WebDataset's convention: KEY.jpg with KEY.cls, the number of its class, one after the other.
+"""Images in tar files, in WebDataset's convention: KEY.jpg, and next to it KEY.cls with the number of its class.
 
 The shards are ROOT/train-*.tar and ROOT/val-*.tar, not compressed. Their headers are read once. The index gives the
 shard and the first byte of each image, so samples can be read in any order and nothing is unpacked.
@@ -34,11 +34,11 @@ Stamps = list[tuple[str, int, int]]
 class Shards:
     """The images of one half, in the order of the shards and of their members."""
 
-    def __init__(self, root: Path, half: str, found: Index, stamps: Stamps) -> None:
+    def __init__(self, root: Path, half: str, headers: Index, stamps: Stamps) -> None:
         self.root, self.stamps = root, stamps
         self._descriptors: list[int] = []
-        self._names = found.names[half]
-        numbers = found.numbers
+        self._names = headers.names[half]
+        numbers = headers.numbers
         self._begins, self._sizes = numbers[f"{half} begins"], numbers[f"{half} sizes"]
         self._labels, self._shard_ends = numbers[f"{half} labels"], numbers[f"{half} ends"]
 
@@ -49,7 +49,7 @@ class Shards:
         return self._labels[sample]
 
     def name(self, sample: int) -> str:
-        """The image's shard, and its member there."""
+        """The image's shard and member."""
         shard = self.root / self._names[self._shard(sample)]
         try:
             header = self._read(sample, self._begins[sample] - HEADER_BYTES, NAME_BYTES)
@@ -61,7 +61,6 @@ class Shards:
         return hashlib.sha256(self._labels.tobytes() + self._sizes.tobytes()).hexdigest()
 
     def read(self, sample: int, most: int = -1) -> bytes:
-        """The image's bytes, or the first `most` of them. Raises OSError."""
         size = self._sizes[sample]
         return self._read(sample, self._begins[sample], size if most < 0 else min(size, most))
 
@@ -90,37 +89,44 @@ def open_shards(root: Path) -> Split[Shards]:
     return _opened(root, index.kept("tar-shards", root, stamps, lambda: _scanned(root, stamps)), stamps)
 
 
+def kept_open(root: Path) -> Split[Shards]:
+    """As `open_shards`; the files stay open if the process has enough descriptors."""
+    halves = open_shards(root)
+    for half in (halves.train, halves.test):
+        half.keep_open()
+    return halves
+
+
 def known_shards(root: Path) -> Split[Shards] | None:
     """The shards at `root` if their headers were read before; reading them takes minutes. Raises ConfigError."""
     stamps = stamps_of(root)
-    found = index.known("tar-shards", root, stamps)
-    return _opened(root, found, stamps) if found else None
+    headers = index.known("tar-shards", root, stamps)
+    return _opened(root, headers, stamps) if headers else None
 
 
 def stamps_of(root: Path) -> Stamps:
     """The stamps of the shards at `root`, training shards first. Raises ConfigError."""
     with telling(root), os.scandir(root) as entries:
-        tars = [each for each in entries if each.name.endswith(".tar")]
-        found = sorted(_stamp(each) for each in tars)
+        stamps = sorted(_stamp(each) for each in entries if each.name.endswith(".tar"))
     for half in HALVES:
-        if not _of(half, found):
+        if not _of(half, stamps):
             raise ConfigError(f"{ROOT}: {root} has no {half}-*.tar; name the folder in which the shards are")
-    return [each for half in HALVES for each in _of(half, found)]
+    return [each for half in HALVES for each in _of(half, stamps)]
 
 
 def _stamp(shard: os.DirEntry[str]) -> tuple[str, int, int]:
     with telling(Path(shard.path)):
-        found = shard.stat()
-    return shard.name, found.st_size, found.st_mtime_ns
+        status = shard.stat()
+    return shard.name, status.st_size, status.st_mtime_ns
 
 
 def _of(half: str, stamps: Stamps) -> Stamps:
     return [each for each in stamps if each[0].startswith(f"{half}-")]
 
 
-def _opened(root: Path, found: Index, stamps: Stamps) -> Split[Shards]:
-    train, test = (Shards(root, half, found, stamps) for half in HALVES)
-    return Split(train, test, found.numbers["classes"][0])
+def _opened(root: Path, headers: Index, stamps: Stamps) -> Split[Shards]:
+    train, test = (Shards(root, half, headers, stamps) for half in HALVES)
+    return Split(train, test, headers.numbers["classes"][0])
 
 
 def _scanned(root: Path, stamps: Stamps) -> Index:
@@ -178,15 +184,15 @@ def _is_file(shard: Path, member: tarfile.TarInfo) -> bool:
 
 def _by_suffix(shard: Path, members: Iterable[tarfile.TarInfo]) -> dict[str, tarfile.TarInfo]:
     """The members of a key, by extension. Raises ConfigError if two have the same extension."""
-    found: dict[str, tarfile.TarInfo] = {}
+    by_suffix: dict[str, tarfile.TarInfo] = {}
     for member in members:
-        first = found.setdefault(_suffix(member.name), member)
+        first = by_suffix.setdefault(_suffix(member.name), member)
         if first is not member:
             raise ConfigError(
                 f"{ROOT}: {shard}: {member.name} follows {first.name}, with the same key and extension; "
                 "give every sample a key of its own"
             )
-    return found
+    return by_suffix
 
 
 def _sample(
@@ -204,7 +210,7 @@ def _sample(
 def _check_end(tar: tarfile.TarFile, shard: Path, size: int) -> None:
     """Raises ReadError unless zeros follow the last member: Python takes a damaged header for the end.
 
-    Raises ConfigError if more follows than the zeros that fill a record: images there would be missing.
+    Raises ConfigError if more follows than the zeros that fill a record: such images would be missing.
     """
     assert tar.fileobj
     tar.fileobj.seek(tar.offset)

@@ -84,7 +84,7 @@ class ImageSettings(NamedTuple):
     draft: bool = True
 
     def checked(self) -> ImageSettings:
-        """These settings. Raises ConfigError if one is invalid."""
+        """These settings. Raises ConfigError if a value is invalid."""
         if type(self.max_corrupt) not in (int, float) or not 0 <= self.max_corrupt <= 1:
             raise _wrong("max_corrupt", "a share of the samples, from 0 to 1", self.max_corrupt)
         if type(self.test_batch) is not int or self.test_batch < 1:
@@ -119,36 +119,36 @@ def folder_of(root: str) -> Path:
     return path
 
 
-def check_counts(found: Split[Stored], **asked: int | None) -> None:
-    """Raises ConfigError if an option differs from the found number; None is not checked."""
-    for (name, count), real in zip(asked.items(), counts(found), strict=True):
+def check_counts(split: Split[Stored], **asked: int | None) -> None:
+    """Raises ConfigError if an option differs from the real number; None is not checked."""
+    for (name, count), real in zip(asked.items(), counts(split), strict=True):
         if count is not None and type(count) is not int:
             raise _wrong(name, "a whole number", count)
         if count is not None and count != real:
             raise ConfigError(
-                f"train.data.options.{name}: it is {count}, but {found.train.root} has {real}; correct it"
+                f"train.data.options.{name}: it is {count}, but {split.train.root} has {real}; correct it"
             )
 
 
-def counts(found: Split[Stored]) -> tuple[int, int, int]:
+def counts(split: Split[Stored]) -> tuple[int, int, int]:
     """The numbers of training samples, test samples and classes."""
-    return len(found.train), len(found.test), found.classes
+    return len(split.train), len(split.test), split.classes
 
 
 def stated(data: DataKeys) -> DataFacts | None:
     """The facts from the options `samples`, `test_samples` and `classes`, if all are given."""
-    said = [data.options.get(name) for name in COUNTS]
-    if any(type(count) is not int for count in said):
+    samples, test_samples, classes = (data.options.get(name) for name in COUNTS)
+    if type(samples) is not int or type(test_samples) is not int or type(classes) is not int:
         return None
-    return facts_of(data, said[0], said[1], said[2])  # type: ignore[arg-type]
+    return facts_of(data, samples, test_samples, classes)
 
 
-def known_facts(data: DataKeys, found: Callable[[Path], Split[Any] | None]) -> DataFacts | None:
-    """The facts from the options, else from the files that `found` reads in the folder; None if that has no answer."""
-    if said := stated(data):
-        return said
+def known_facts(data: DataKeys, known: Callable[[Path], Split[Any] | None]) -> DataFacts | None:
+    """The facts from the options, else from the files that `known` reads in the folder; None if it returns none."""
+    if facts := stated(data):
+        return facts
     try:
-        split = found(folder_of(str(data.options.get("root", ""))))
+        split = known(folder_of(str(data.options.get("root", ""))))
     except ConfigError:
         return None
     return facts_of(data, *counts(split)) if split else None
@@ -160,5 +160,5 @@ def facts_of(data: DataKeys, samples: int, test_samples: int, classes: int) -> D
     return DataFacts(samples, test_samples, classes, (3, side, side))
 
 
-def _wrong(name: str, wanted: str, found: object) -> ConfigError:
-    return ConfigError(f"train.data.options.{name} must be {wanted}, not {found!r}")
+def _wrong(name: str, wanted: str, value: object) -> ConfigError:
+    return ConfigError(f"train.data.options.{name} must be {wanted}, not {value!r}")
