@@ -48,7 +48,7 @@ class Architecture:
         from torusrun.training.models.resnet import ResNet
 
         return ResNet(
-            self.blocks, bottleneck=self.bottleneck, classes=classes, channels=self._image(shape)[0], seed=seed,
+            self.blocks, bottleneck=self.bottleneck, classes=classes, channels=_image(self.name, shape)[0], seed=seed,
             version=_one_of(get_args(Version), "version", version),
             start=_start(init, last_std, zero_bias, zero_gamma), channels_last=channels_last is True,
         )  # fmt: skip
@@ -66,7 +66,7 @@ class Architecture:
     ) -> ModelFacts:
         """The tensors, with the multiply-adds for one of the data set's images. Raises ConfigError as `build` does."""
         _start(init, last_std, zero_bias, zero_gamma)
-        channels, *image = self._image(data.shape)
+        channels, *image = _image(self.name, data.shape)
         early = _one_of(get_args(Version), "version", version) == "v1"
         side = _halved(image)
         tensors = [*convolution(channels, STEM_WIDTH, 7, side[0] * side[1])]
@@ -87,12 +87,12 @@ class Architecture:
                 inputs = outputs
         return ModelFacts((*tensors, *linear(inputs, data.classes)), norms=_norms(tensors))
 
-    def _image(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        if len(shape) != 3:
-            raise ConfigError(
-                f"train.model: {self.name} takes samples of shape (channels, height, width), not {tuple(shape)}"
-            )
-        return shape
+
+def _image(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an image. Raises ConfigError for other samples."""
+    if len(shape) != 3:
+        raise ConfigError(f"train.model: {name} takes samples of shape (channels, height, width), not {tuple(shape)}")
+    return shape
 
 
 def _start(init: str, last_std: float, zero_bias: bool, zero_gamma: bool) -> Start:
@@ -167,39 +167,30 @@ def facts_small(
     channels_last: bool = True,
 ) -> ModelFacts:
     """A convolution, `blocks` blocks of two for each width (all but the first halve the image), and a linear layer."""
-    if len(data.shape) != 3:
-        raise ConfigError(
-            f"train.model: resnet-small takes samples of shape (channels, height, width), not {data.shape}"
-        )
-    return _tensors(
-        data,
-        checked_widths(widths),
-        blocks=_whole(f"{OPTIONS}.blocks", blocks, MOST_BLOCKS),
-        stem=_whole(f"{OPTIONS}.stem", stem, STEMS),
-    )
+    _image("resnet-small", data.shape)
+    channels = checked_widths(widths)
+    return _tensors(data, channels, blocks=_whole("blocks", blocks, MOST_BLOCKS), stem=_whole("stem", stem, STEMS))
 
 
 def _tensors(data: DataFacts, widths: tuple[int, ...], *, blocks: int, stem: int) -> ModelFacts:
-    """The tensors of a SmallResNet."""
     channels, *image = data.shape
     image, inputs = [-(-side // stem) for side in image], widths[0]
-    tensors, norms = [*convolution(channels, inputs, 3, image[0] * image[1])], [inputs]
+    tensors = [*convolution(channels, inputs, 3, image[0] * image[1])]
     for stage, outputs in enumerate(widths):
         for block in range(blocks):
             halves = stage > 0 and block == 0
-            image = [-(-side // 2) for side in image] if halves else image
-            positions, projected = image[0] * image[1], halves or inputs != outputs
+            image = _halved(image) if halves else image
+            positions = image[0] * image[1]
             tensors += [*convolution(inputs, outputs, 3, positions), *convolution(outputs, outputs, 3, positions)]
-            tensors += convolution(inputs, outputs, 1, positions) if projected else ()
-            norms += [outputs] * (3 if projected else 2)
+            tensors += convolution(inputs, outputs, 1, positions) if halves or inputs != outputs else ()
             inputs = outputs
-    return ModelFacts((*tensors, *linear(inputs, data.classes)), norms=tuple(norms))
+    return ModelFacts((*tensors, *linear(inputs, data.classes)), norms=_norms(tensors))
 
 
-def _whole(key: str, value: object, limits: Limits) -> int:
+def _whole(name: str, value: object, limits: Limits) -> int:
     if type(value) is not int:
-        raise ConfigError(f"{key} must be a whole number, not {value!r}")
-    return int(number(key, value, limits))
+        raise ConfigError(f"{OPTIONS}.{name} must be a whole number, not {value!r}")
+    return int(number(f"{OPTIONS}.{name}", value, limits))
 
 
 def checked_widths(widths: Sequence[float]) -> tuple[int, ...]:
