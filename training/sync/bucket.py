@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -14,20 +13,11 @@ from torch import Tensor
 from torusrun.training.collectives.interface import AllReduce, Pending
 
 
-class Arena:
-    """A zeroed 1-D `vector` of at least `length` elements; `views[i]` is the part of it shaped as `like[i]`.
-
-    `views[i]` begins at `offsets[i]`; padding follows the last view. The vector is on the device of `like`, with the
-    dtype of `like` unless another is given. A view keeps the memory format of its tensor.
-    """
-
-    def __init__(self, like: Sequence[Tensor], length: int = 0, dtype: torch.dtype | None = None) -> None:
-        sizes = [tensor.numel() for tensor in like]
-        *offsets, used = accumulate(sizes, initial=0)
-        self.offsets, self.used = tuple(offsets), used
-        self.vector = torch.zeros(max(used, length), device=like[0].device, dtype=dtype or like[0].dtype)
-        pieces = torch.split(self.vector[:used], sizes)
-        self.views = [_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
+def _views(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Adjacent parts of a flat vector, each with the shape and the memory format of a tensor of `like`."""
+    sizes = [tensor.numel() for tensor in like]
+    pieces = torch.split(vector[: sum(sizes)], sizes)
+    return [_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True)]
 
 
 def _shaped(piece: Tensor, like: Tensor) -> Tensor:
@@ -36,7 +26,7 @@ def _shaped(piece: Tensor, like: Tensor) -> Tensor:
     return piece.view_as(like)
 
 
-WARM_UP_STEPS = 2  # the first ones choose kernels and open connections
+WARM_UP_STEPS = 2  # the first steps choose kernels and open connections
 
 
 class ReadyTimes:
@@ -64,7 +54,8 @@ class ReadyTimes:
             for start, marks in self._steps[min(WARM_UP_STEPS, len(self._steps) - 1) :]
         ]
         last_s = max((max(step.values(), default=0.0) for step in steps), default=0.0)
-        return [_median_s([step[n] for step in steps if n in step], last_s) for n in range(gradients)]
+        ready = ([step[number] for step in steps if number in step] for number in range(gradients))
+        return [statistics.median(times_s) if times_s else last_s for times_s in ready]
 
     def _mark(self) -> Any:
         if not self._cuda:
@@ -80,10 +71,6 @@ class ReadyTimes:
         return float(first.elapsed_time(second)) / 1e3
 
 
-def _median_s(times_s: list[float], otherwise_s: float) -> float:
-    return statistics.median(times_s) if times_s else otherwise_s
-
-
 class Bucket:
     """[gradients | other tensors | padding], as views of `vector`; `numbers` are those of the gradients.
 
@@ -93,9 +80,10 @@ class Bucket:
     def __init__(
         self, numbers: Sequence[int], like: Sequence[Tensor], all_reduce: AllReduce, dtype: torch.dtype
     ) -> None:
-        arena = Arena(like, all_reduce.padded(sum(tensor.numel() for tensor in like)), dtype)
-        self.numbers, self.vector = tuple(numbers), arena.vector
-        self.gradients, self.others = arena.views[: len(numbers)], arena.views[len(numbers) :]
+        length = all_reduce.padded(sum(tensor.numel() for tensor in like))
+        self.numbers, self.vector = tuple(numbers), torch.zeros(length, device=like[0].device, dtype=dtype)
+        views = _views(self.vector, like)
+        self.gradients, self.others = views[: len(numbers)], views[len(numbers) :]
         self.waiting_for: set[int] = set()
         self._all_reduce = all_reduce
         self._pending: Pending | None = None
