@@ -43,9 +43,9 @@ def on_all_ranks(answer: bool, device: torch.device) -> bool:
 
 def everyones(own: torch.Tensor) -> torch.Tensor:
     """[ranks, ...]: the tensor `own` of each rank; all of them must call it together."""
-    found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(found, own)
-    return torch.stack(found)
+    gathered = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, own)
+    return torch.stack(gathered)
 
 
 def sent(content: bytes, source: int, device: torch.device) -> bytes:
@@ -55,7 +55,7 @@ def sent(content: bytes, source: int, device: torch.device) -> bytes:
     pieces = []
     for begin in range(0, int(size.item()), SENT_BYTES):
         length = min(SENT_BYTES, int(size.item()) - begin)
-        piece = bytearray(content[begin : begin + length]) or bytearray(length)
+        piece = bytearray(content[begin : begin + length] if dist.get_rank() == source else length)
         travelling = torch.frombuffer(piece, dtype=torch.uint8).to(device)
         dist.broadcast(travelling, source)
         _last[:] = [size, travelling]
@@ -75,14 +75,14 @@ PRIME = 1_000_003  # swapped tensors change the sum
 
 
 def differing(tensors: Iterable[Tensor]) -> list[int]:
-    """The ranks whose bits differ from those of most ranks, or from rank 0's if there is no majority.
+    """The ranks whose bits differ from those of most ranks, or from rank 0's without a majority.
 
     All ranks call it together, with the same tensors in the same order, and get the same answer. Waits for the device.
     """
     sums = everyones(checksum(tensors)).tolist()
     most, count = Counter(sums).most_common(1)[0]
     right = most if 2 * count > len(sums) else sums[0]
-    return [rank for rank, found in enumerate(sums) if found != right]
+    return [rank for rank, own in enumerate(sums) if own != right]
 
 
 def checksum(tensors: Iterable[Tensor]) -> Tensor:

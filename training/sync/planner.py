@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torusrun.training.collectives import device as devices
 from torusrun.training.collectives.interface import AllReduce
 from torusrun.training.files.trusted import put
+from torusrun.training.meeting.agree import sent
 from torusrun.training.reporting.output import warn
 from torusrun.training.sync import plans
 from torusrun.training.sync.bucket import ReadyTimes
@@ -39,6 +40,17 @@ class KeptPlan:
     after_step: int
     layout: Layout
 
+    def document(self) -> dict[str, Any]:
+        return {"after_step": self.after_step, "order": self.layout.order, "buckets": self.layout.counts}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> KeptPlan:
+        """The plan of a `document`. Raises KeyError, TypeError or ValueError."""
+        after_step, order, counts = document["after_step"], document["order"], document["buckets"]
+        if not all(type(number) is int for number in (after_step, *order, *counts)):
+            raise TypeError
+        return cls(after_step, Layout(tuple(order), tuple(counts)))
+
 
 def read_plan(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
     """The plan in the file; None without a file.
@@ -53,10 +65,7 @@ def read_plan(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
         if document["schema"] != SCHEMA or document["made_for"] != made_for:
             _say(f"{path} is the plan of another model, or for other ranks")
             return None
-        after_step, order, counts = document["after_step"], document["order"], document["buckets"]
-        if not all(type(number) is int for number in (after_step, *order, *counts)):
-            raise TypeError
-        return KeptPlan(after_step, Layout(tuple(order), tuple(counts)))
+        return KeptPlan.of(document)
     except (OSError, ValueError, KeyError, TypeError):
         _say(f"{path} does not hold a readable plan")
         return None
@@ -64,26 +73,17 @@ def read_plan(path: Path, made_for: Mapping[str, Any]) -> KeptPlan | None:
 
 def write_plan(path: Path, plan: KeptPlan, made_for: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
     """Keep the plan, with the values `measured` for it. If the disk is full, training continues without the file."""
-    layout = plan.layout
-    kept = {"after_step": plan.after_step, "order": layout.order, "buckets": layout.counts}
     try:
-        put(path, json.dumps({"schema": SCHEMA, "made_for": made_for, **kept, **measured}).encode(), 0o644)
+        put(path, json.dumps({"schema": SCHEMA, "made_for": made_for, **plan.document(), **measured}).encode(), 0o644)
     except OSError as error:
         why = f"the plan of buckets could not be written to {path}: {error.strerror or error}"
         warn(f"training: {why}; a resumed attempt measures again, and its sums may have another order")
 
 
-def agreed_plan(plan: KeptPlan | None, gradients: int, device: torch.device) -> KeptPlan | None:
-    """Rank 0's `plan` on every rank; all must call it together. It travels as numbers: pickles would run code."""
-    sent = torch.full((2 + 2 * gradients,), -1, dtype=torch.int64, device=device)
-    if plan:
-        numbers = [plan.after_step, len(plan.layout.counts), *plan.layout.order, *plan.layout.counts]
-        sent[: len(numbers)] = torch.tensor(numbers, device=device)
-    dist.broadcast(sent, 0)
-    after_step, buckets, *numbers = sent.tolist()
-    if after_step < 0:
-        return None
-    return KeptPlan(after_step, Layout(tuple(numbers[:gradients]), tuple(numbers[gradients : gradients + buckets])))
+def agreed_plan(plan: KeptPlan | None, device: torch.device) -> KeptPlan | None:
+    """Rank 0's `plan` on every rank; all must call it together. It travels as JSON: pickles would run code."""
+    document = json.loads(sent(json.dumps(plan and plan.document()).encode(), 0, device))
+    return KeptPlan.of(document) if document else None
 
 
 def _say(what: str) -> None:
@@ -112,8 +112,8 @@ class MeasuredCost:
 
 
 SMALLEST_BYTES, GROWTH = 4096, 4
-REPEATS = 3  # after a first one, which opens connections
-ENOUGH_S = 0.5  # no larger sizes after one that took so long: their times follow from it
+REPEATS = 3  # after a first all-reduce, which opens connections
+ENOUGH_S = 0.5  # no larger sizes after an all-reduce that took so long: their times follow from it
 
 
 def cost_table(
@@ -157,7 +157,7 @@ PROFILED_STEPS = 6
 class Planner:
     """Lays `gradients` out once: after the profiled steps, or as the plan in the file `path` says.
 
-    Until then they are in one bucket. A resumed attempt changes the layout after the same step as an undisturbed one,
+    Until then they are in one bucket. A resumed attempt changes the layout after the same step as an undisturbed run,
     so the bits are the same. `made_for` describes model and ranks. Rank 0 decides, reads and writes.
     """
 
@@ -186,7 +186,7 @@ class Planner:
         """Use the plan of an earlier attempt, or measure the next steps."""
         self._first_step = steps
         kept = read_plan(self._path, self._made_for) if self._rank == 0 else None
-        self._plan = self._agreed(kept)
+        self._plan = agreed_plan(kept, self._device)
         if not self._plan:
             self._ready = self._gradients.watch = ReadyTimes(self._device)
 
@@ -202,12 +202,9 @@ class Planner:
             sizes = [float(parameter.nbytes) for parameter in parameters]
             plan = KeptPlan(steps, best_layout(ready_s.tolist(), sizes, MeasuredCost(table)))
             write_plan(self._path, plan, self._made_for, {"ready_s": ready_s.tolist(), "cost_s": table})
-        agreed = self._agreed(plan)
+        agreed = agreed_plan(plan, self._device)
         assert agreed, "rank 0 has a plan"
         return agreed
-
-    def _agreed(self, plan: KeptPlan | None) -> KeptPlan | None:
-        return agreed_plan(plan, len(self._gradients.parameters), self._device)
 
 
 def best_layout(ready_s: list[float], sizes_bytes: list[float], cost_s: plans.Cost) -> Layout:
