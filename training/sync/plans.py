@@ -1,4 +1,4 @@
-"""Which gradients are reduced together while backward runs: plans by number, by size, and the one that ends first.
+"""Which gradients are reduced together while backward runs: plans by number, by size, and the plan that ends first.
 
 A plan gives the number of gradients of each bucket; the gradients are in the order in which they become ready. No
 torch: the prediction makes the same plans.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 
@@ -52,12 +52,8 @@ def equal_buckets(sizes_bytes: Sequence[float], count: int) -> tuple[int, ...]:
 
 def fujitsu_buckets(sizes_bytes: Sequence[float]) -> tuple[int, ...]:
     """3, 21, 57 and 80 gradients of 161, and the same shares of another number of them."""
-    count, total, taken = len(sizes_bytes), sum(FUJITSU), 0
-    cuts = [0]
-    for tensors in FUJITSU:
-        taken += tensors
-        cuts.append(round(count * taken / total))
-    return tuple(end - start for start, end in zip(cuts, cuts[1:], strict=False) if end > start)
+    cuts = [round(len(sizes_bytes) * taken / sum(FUJITSU)) for taken in accumulate(FUJITSU, initial=0)]
+    return tuple(end - start for start, end in pairwise(cuts) if end > start)
 
 
 def capped_buckets(sizes_bytes: Sequence[float], *caps_bytes: float) -> tuple[int, ...]:
@@ -102,7 +98,11 @@ def best_buckets(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s:
                 best, at = end, i
         ends.append(best)
         before.append(at)
-    return _cut(before)
+    buckets, j = list[int](), len(before) - 1
+    while j:
+        buckets.append(j - before[j])
+        j = before[j]
+    return tuple(reversed(buckets))
 
 
 def end_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, buckets: Sequence[int]) -> float:
@@ -118,12 +118,3 @@ def end_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, 
 def exposed_s(ready_s: Sequence[float], sizes_bytes: Sequence[float], cost_s: Cost, buckets: Sequence[int]) -> float:
     """The exposed time: from the last gradient to the end of the last bucket."""
     return end_s(ready_s, sizes_bytes, cost_s, buckets) - ready_s[-1]
-
-
-def _cut(before: Sequence[int]) -> tuple[int, ...]:
-    buckets = []
-    j = len(before) - 1
-    while j:
-        buckets.append(j - before[j])
-        j = before[j]
-    return tuple(reversed(buckets))
