@@ -1,7 +1,8 @@
-"""`torusrun.Checkpoints`: for a script of the user's own, what training/learner_saver.py is for our training."""
+"""`torusrun.Checkpoints`: the checkpoints of a user's script; training/learner_saver.py has those of our training."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -28,7 +29,6 @@ from torusrun.training.script.parts import ScriptParts, Stateful
 from torusrun.training.script.together import CPU, Together
 
 FRESH, FAILED = -1, -2  # in place of a number of steps
-NONE = "0" * 64  # the checksum of a `.metadata` that is not there
 LOCK = ".lock"
 LOCKED_S = 2 * writer.ALONE_S  # a writer whose training has ended holds the lock for ALONE_S at most
 
@@ -61,9 +61,9 @@ class Checkpoints:
     ) -> None:
         if not objects:
             raise ValueError("name the contents of a checkpoint, as in Checkpoints(model=model, optimizer=optimizer)")
-        for name, found in objects.items():
-            if not (hasattr(found, "state_dict") and hasattr(found, "load_state_dict")):
-                raise TypeError(f"{name}: a {type(found).__name__} has no state_dict() and load_state_dict()")
+        for name, part in objects.items():
+            if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+                raise TypeError(f"{name}: a {type(part).__name__} has no state_dict() and load_state_dict()")
         for name, number in {"every": 1 if every is None else every, "last": last}.items():
             if type(number) is not int or number < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
@@ -102,8 +102,8 @@ class Checkpoints:
     def after_step(self, steps: int) -> None:
         """Note that so many steps are done, and save if that is due: to be called after every step, by all ranks.
 
-        After a request to stop it waits on every rank until the state is on the disk: launchers end all ranks once one
-        has ended. Raises OSError on every rank if the state cannot be written then, RuntimeError before `resume`.
+        After a request to stop it waits on every rank until the state is on the disk: launchers end all ranks once a
+        rank has ended. Raises OSError on every rank if the state cannot be written then, RuntimeError before `resume`.
         """
         self._check_began("after_step")
         before, self._steps = self._steps, steps
@@ -148,21 +148,23 @@ class Checkpoints:
         return ShardedSaver(opened, writing, interval, **common, shares=shares, order=order, texts=self._together.texts)
 
     def _newest(self, given: Given) -> tuple[tuple[int, str, str] | None, CheckpointFolder | None]:
-        """The steps and the checksums of the newest complete checkpoint, and on rank 0 the folder, which it opens."""
-        steps, checksums, opened, error = FRESH, "0" * 128, None, None
+        """The steps and the checksums of the newest complete checkpoint, and on rank 0 the folder, which it opens.
+
+        The checksum of `.metadata` is '' for a state that is not sharded.
+        """
+        steps, checksums, opened, error = FRESH, ["", ""], None, None
         if self._together.rank == 0:
             try:
                 opened = self._open(given)
                 if newest := opened.newest:
-                    steps, checksums = newest.step, newest.sha256[STATE] + newest.sha256.get(METADATA, NONE)
+                    steps, checksums = newest.step, [newest.sha256[STATE], newest.sha256.get(METADATA, "")]
             except (OSError, RuntimeError, ValueError) as failed:
                 steps, error = FAILED, failed
-        words = [int(checksums[n : n + 8], 16) for n in range(0, 128, 8)]
-        steps, self._token, *words = self._together.numbers([steps, time.time_ns(), *words])
+        own = json.dumps([steps, time.time_ns(), *checksums])
+        steps, self._token, *checksums = json.loads(self._together.texts(own)[0])
         if steps == FAILED:
             raise error or RuntimeError(f"{self._folder}: rank 0 cannot use this folder; its error says why")
-        checksums = "".join(f"{word:08x}" for word in words)
-        return (None if steps == FRESH else (steps, checksums[:64], checksums[64:])), opened
+        return (None if steps == FRESH else (steps, checksums[0], checksums[1])), opened
 
     def _open(self, given: Given) -> CheckpointFolder:
         """The folder, for one training at a time; starts the process that writes.
@@ -187,13 +189,13 @@ class Checkpoints:
 
     def _load(self, steps: int, checksum: str, of_shards: str) -> None:
         path, shared = self._folder / name_of(steps), bool(self._parts.shared)
-        if shared != (of_shards != NONE):
-            there, wanted = ("whole", "sharded over the ranks") if shared else ("sharded over the ranks", "whole")
-            raise ValueError(f"{path}: its state is {there}, and that of the script is {wanted}")
+        if shared != bool(of_shards):
+            saved, wanted = ("whole", "sharded over the ranks") if shared else ("sharded over the ranks", "whole")
+            raise ValueError(f"{path}: its state is {saved}, and that of the script is {wanted}")
         state, parts = load(self._folder, name_of(steps), checksum, CPU), self._contents.keys() - self._parts.shared
         if state.keys() != parts:
-            there, wanted = (", ".join(names) or "nothing" for names in (state, sorted(parts)))
-            raise ValueError(f"{path}: it has {there}, and the script has {wanted}")
+            saved, wanted = (", ".join(names) or "nothing" for names in (state, sorted(parts)))
+            raise ValueError(f"{path}: it has {saved}, and the script has {wanted}")
         if shared:
             self._parts.load_shared(path, of_shards, self._together.group)
         self._parts.load_plain(state)

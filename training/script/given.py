@@ -17,7 +17,7 @@ from torusrun.training.reporting.heartbeat import AGAIN_S
 
 @dataclass(frozen=True)
 class Given:
-    """The number of the attempt, and what else a script does not know by itself.
+    """The number of the attempt, and other facts that a script does not know by itself.
 
     `checkpoints`, `heartbeat` and `metrics` are None outside of a run. `kept` are open files that a process keeps as
     long as the end of the attempt must wait for it.

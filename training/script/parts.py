@@ -30,7 +30,7 @@ class ScriptParts:
     """The parts of a script's state, by their names; those with DTensors in their states are `shared`.
 
     The state of an optimizer names parameters by their numbers, and PyTorch can give it to other ranks only by their
-    names in a module. Raises ValueError for one that has DTensors of no module.
+    names in a module. Raises ValueError for an optimizer with DTensors of no module.
     """
 
     def __init__(self, objects: dict[str, Stateful]) -> None:
@@ -49,7 +49,7 @@ class ScriptParts:
         return {name: part.state_dict() for name, part in self._parts.items() if name not in self.shared}
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """All states, as `plain` and `sharded` ones; all ranks call it together."""
+        """All states, those alike as `plain` and the others as `sharded`; all ranks call it together."""
         return {"plain": self.plain(), "sharded": {name: self._sharded(name) for name in sorted(self.shared)}}
 
     def load_plain(self, states: dict[str, Any]) -> None:
@@ -98,8 +98,8 @@ def _zero(value: Any) -> Any:
 
 
 def _is_sharded(state: Any) -> bool:
-    """Whether there is a DTensor within nested dicts, lists and tuples."""
-    module = sys.modules.get("torch.distributed.tensor")  # without it nobody has made one
+    """Whether nested dicts, lists and tuples have a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")  # without it nobody has made a DTensor
     return module is not None and any(isinstance(leaf, module.DTensor) for leaf in tree_leaves(state))
 
 

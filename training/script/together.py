@@ -17,8 +17,8 @@ CPU = torch.device("cpu")
 class Together:
     """What the ranks of a script decide together, by a gloo group of their own: so nothing waits for a GPU.
 
-    They are all ranks of its process group; one rank without a process group. All must make it together. Raises
-    RuntimeError if there are other ranks that this one has not met yet.
+    They are all ranks of its process group; without a process group this rank alone. All must make it together. Raises
+    RuntimeError if this rank has not met the others yet.
     """
 
     def __init__(self) -> None:
@@ -55,15 +55,15 @@ class Together:
         del self._kept[: -2 * len(gathered) - 2]
         return gathered
 
-    def least_before(self, one: int, other: int) -> tuple[int, int]:
+    def least_before(self, first: int, second: int) -> tuple[int, int]:
         """The least of each number that any rank passed in the call before this one; all must call it together.
 
-        It answers one call late, so that no rank waits for a slower one: at first with 0.
+        It answers one call late, so that no rank waits for a slower rank: at first with 0.
         """
         if self.group is None:
-            return one, other
+            return first, second
         least = self.wait()
-        self._least[0], self._least[1] = one, other
+        self._least[0], self._least[1] = first, second
         self._sent = dist.all_reduce(self._least, dist.ReduceOp.MIN, group=self.group, async_op=True)
         return least
 
