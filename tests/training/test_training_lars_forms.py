@@ -94,7 +94,7 @@ def test_every_implementation_is_the_reference_within_rounding(
     tested, reference = kernel(rule), Loop(rule)
     for rate, change, decay in steps:
         for mover, moved in ((tested, pieces), (reference, exact)):
-            mover.rule = mover.rule.decaying(decay)
+            mover.rule = replace(mover.rule, weight_decay=decay)
             mover.move(moved, rate, change=change)
     for mine, right in zip(pieces, exact, strict=True):
         for got, wanted in ((mine.weight, right.weight), (mine.velocity, right.velocity)):

@@ -43,8 +43,9 @@ class Cpp:
         )  # fmt: skip
         tensors = [_addresses([piece[i] for piece in pieces]) for i in range(3)]  # type: ignore[misc]
         scaled = bytes(piece.scaled for piece in pieces)
+        sizes = (ctypes.c_longlong * len(pieces))(*(piece.weight.numel() for piece in pieces))
         count = ctypes.c_longlong(len(pieces))
-        self._library.lars_move(ctypes.byref(constants), count, _sizes(pieces), scaled, *tensors)
+        self._library.lars_move(ctypes.byref(constants), count, sizes, scaled, *tensors)
 
 
 @cache
@@ -70,12 +71,8 @@ def _compile(command: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command[0]} took longer than {COMPILE_LIMIT_S:g} s") from None
     if ended.returncode:
-        said = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
-        raise Unavailable(f"{command[0]} cannot compile lars.cpp: {said[0]}")
-
-
-def _sizes(pieces: Sequence[Piece]) -> ctypes.Array[ctypes.c_longlong]:
-    return (ctypes.c_longlong * len(pieces))(*(piece.weight.numel() for piece in pieces))
+        errors = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise Unavailable(f"{command[0]} cannot compile lars.cpp: {errors[0]}")
 
 
 def _addresses(tensors: list[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

@@ -1,9 +1,9 @@
-"""The interface of the kernels that move weights by LARS, and one by torch's operations. lars.py has the formulas."""
+"""The interface of the kernels that move weights by LARS, and a kernel of torch's operations; formulas: lars.py."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
@@ -41,10 +41,6 @@ class Rule:
         """The decay in the ratio's denominator."""
         return self.weight_decay if self.keys.ratio_decay is None else self.keys.ratio_decay
 
-    def decaying(self, weight_decay: float) -> Rule:
-        """The same with another decay."""
-        return self if weight_decay == self.weight_decay else replace(self, weight_decay=weight_decay)
-
     def rates(self, rate: float) -> tuple[float, float]:
         """Two factors: of the update as it enters the velocity, and of the velocity as it moves the weights."""
         return (rate, 1.0) if self.keys.lr_in_momentum else (1.0, rate)
@@ -77,7 +73,7 @@ class Foreach:
     """LARS for every device and dtype; nothing waits for the device.
 
     On a GPU each operation is one launch for many tensors. On a CPU each would stream the whole model through the
-    cache, so a list there has one tensor.
+    cache, so a CPU's lists have one tensor.
     """
 
     def __init__(self, rule: Rule) -> None:

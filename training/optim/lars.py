@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +69,7 @@ class LARS(Momentum):
         return f"LARS moves the weights by foreach, since not all ranks can fuse: {why}"
 
     def before_step(self, moment: Moment, weight_decay: float) -> None:
-        self._kernel.rule = self._kernel.rule.decaying(weight_decay)
+        self._kernel.rule = replace(self._kernel.rule, weight_decay=weight_decay)
 
     @torch.no_grad()
     def step_part(self, parameters: Sequence[nn.Parameter], rate: float) -> None:
@@ -76,7 +77,7 @@ class LARS(Momentum):
             self._kernel.move(pieces, rate, change=self._change(rate))
 
     def _pieces(self, parameters: Sequence[nn.Parameter]) -> Sequence[Piece]:
-        """Those that have a gradient: the list of the step before while weights and gradients are the same tensors.
+        """The parameters with a gradient: the list of the step before while weights and gradients are the same tensors.
 
         To know that takes two walks in C; to make the list takes longer than a GPU's step.
         """
@@ -109,13 +110,12 @@ def names_skipped(model: nn.Module, lars: LarsKeys) -> set[str]:
 
 def build(model: nn.Module, train: Train) -> LARS:
     """The optimizer of `train.optimizer`. Raises ConfigError if the form that it names is not available."""
-    optimizer = train.optimizer
-    correction = optimizer.momentum_correction
-    return LARS(model, optimizer.momentum, optimizer.weight_decay, optimizer.lars, correction)
+    keys = train.optimizer
+    return LARS(model, keys.momentum, keys.weight_decay, keys.lars, keys.momentum_correction)
 
 
 def kernel_for(weights: Sequence[Tensor], rule: Rule) -> tuple[Kernel, str]:
-    """The kernel of this rank, and why it is not a fused one if it should be.
+    """The kernel of this rank, and the reason if it is not fused and should be.
 
     Raises ConfigError if the form that the recipe names is not available.
     """

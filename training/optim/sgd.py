@@ -30,7 +30,7 @@ class Momentum(Optimizer):
         self._names = {weight: name for name, weight in model.named_parameters()}
         self._velocity_of = {weight: torch.zeros_like(weight) for weight in self._names}
         self._correction = correction
-        self._rate = self._last_rate = 0.0  # of this step, and of the last whole one: a resumed run needs it
+        self._rate = self._last_rate = 0.0  # of this step, and of the last whole step: a resumed run needs it
 
     def step(self, rate: float) -> None:
         """Move every weight along its `.grad`."""

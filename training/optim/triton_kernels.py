@@ -41,7 +41,7 @@ def square_block(table, pieces, block_piece, block_begin, sums, ALIGNED: tl.cons
 
 @triton.jit
 def _norms(first_sum, sums, piece, SUMMED: tl.constexpr):
-    """Of weight and gradient: every block of a piece adds the sums of all its blocks, in the same order."""
+    """The norms of weight and gradient: every block of a piece adds the sums of all its blocks, in the same order."""
     begin, end = tl.load(first_sum + piece), tl.load(first_sum + piece + 1)
     weight = tl.zeros((SUMMED,), tl.float64)
     gradient = tl.zeros((SUMMED,), tl.float64)

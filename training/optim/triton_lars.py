@@ -22,7 +22,7 @@ NUMBERS = (0.0,) * 7  # as many as a step has
 
 
 class _Launches(NamedTuple):
-    """Both kernels for pieces that move together, and what they get in each step."""
+    """Both kernels for pieces that move together, and their arguments in each step."""
 
     pieces: Sequence[Piece]
     square: Callable[..., object]
