@@ -35,7 +35,7 @@ class Feed:
         return batch
 
     def alone(self, progress: Progress) -> tuple[Tensor, Tensor]:
-        """The same, and no samples are announced."""
+        """Inputs and labels as `take` returns them; no samples are announced."""
         self.look(progress)
         return self._on_device(*self._data.train_batch(self.samples(progress)))
 
@@ -57,7 +57,7 @@ class Feed:
         self._view = view
 
     def look_once(self, progress: Progress) -> None:
-        """The same, unless a view is set already."""
+        """Set the view for the step after `progress`, unless a view is set already."""
         if self._view is None:
             self.look(progress)
 

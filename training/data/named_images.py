@@ -178,7 +178,8 @@ class PackedImages:
         index = torch.tensor([sample for _, sample in samples])
         images, labels = (each[index] for each in self._halves[0])
         if self._view.augment:
-            images = self._changed(images, np.stack([self._draws(epoch)[sample] for epoch, sample in samples]))
+            drawn = [draws(self.train_samples, f"changes/{self._seed}/{epoch}", 3)[sample] for epoch, sample in samples]
+            images = self._changed(images, np.stack(drawn))
         return _in_size(images, self._view.size), labels.long()
 
     def test_batches(self, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -187,9 +188,6 @@ class PackedImages:
         size = self._view.test_size or self._view.size
         for some, theirs in zip(torch.split(images, TEST_BATCH), torch.split(labels, TEST_BATCH), strict=True):
             yield _in_size(some, size), theirs.long()
-
-    def _draws(self, epoch: int) -> np.ndarray:
-        return draws(self.train_samples, f"changes/{self._seed}/{epoch}", 3)
 
     def _changed(self, images: Tensor, drawn: np.ndarray) -> Tensor:
         """The images moved and mirrored; `drawn` [B, 3] are random numbers from 0 to 1."""

@@ -23,12 +23,12 @@ def permutation(samples: int, key: str) -> array[int]:
     """The numbers 0 to samples - 1, sorted by a random number for each; `key` is the seed."""
     import numpy as np  # the login node imports this file
 
-    order = np.argsort(_random(f"order/{key}", (samples,)), kind="stable")
+    order = np.argsort(generator(f"order/{key}").random_sample(samples), kind="stable")
     return array("I", order.astype(np.uintc).tobytes())
 
 
 def generator(text: str) -> RandomState:
-    """NumPy's generator in the state of `Random(text)`."""
+    """NumPy's generator in the state of `Random(text)`: it gives the same numbers, in order."""
     import numpy as np  # the login node imports this file
 
     _, state, _ = Random(text).getstate()
@@ -40,7 +40,7 @@ def generator(text: str) -> RandomState:
 @lru_cache(maxsize=2)
 def draws(samples: int, key: str, columns: int) -> ndarray:
     """[samples, columns] random numbers from 0 to 1, without 1; `key` is the seed."""
-    return _random(key, (samples, columns))
+    return generator(key).random_sample((samples, columns))
 
 
 def rank_batch(seen: int, *, batch: int, rank: int, world: int, samples: int, seed: int) -> list[tuple[int, int]]:
@@ -56,11 +56,6 @@ def shifts(samples: int, seed: int, epoch: int, reach: int) -> tuple[tuple[int, 
     draw = Random(f"shift/{seed}/{epoch}").random
     width = 2 * reach + 1
     return tuple((int(draw() * width), int(draw() * width)) for _ in range(samples))
-
-
-def _random(text: str, shape: tuple[int, ...]) -> ndarray:
-    """Random numbers from 0 to 1: those of `Random(text).random()`, in order."""
-    return generator(text).random_sample(shape)
 
 
 def _sample_at(position: int, samples: int, seed: int) -> tuple[int, int]:

@@ -54,7 +54,7 @@ class Register:
         raise self._error(f"all {count}")
 
     def add(self, sample: int, why: str) -> None:
-        """Record a corrupt sample. Raises ConfigError if there are too many."""
+        """Record a corrupt sample. Raises ConfigError for too many."""
         with self._lock:
             if sample not in self._why:
                 self._why[sample] = why

@@ -48,7 +48,7 @@ def known(kind: str, root: Path, stamps: Any) -> Index | None:
 
 
 def kept(kind: str, root: Path, stamps: Any, make: Callable[[], Index]) -> Index:
-    """The existing index of the files at `root`, or a new one from `make`, which is then kept."""
+    """The existing index of the files at `root`, or a new index from `make`, which is then kept."""
     if existing := known(kind, root, stamps):
         return existing
     with ExitStack() as locked:
