@@ -34,7 +34,8 @@ class Meter:
     """Times the steps in `with meter.steps(lambda: images_seen):`; evaluation and checkpoints outside do not count."""
 
     def __init__(self) -> None:
-        self._recent = self._total = (0, 0.0)
+        self._images = self._recent_images = 0
+        self._spent_s = self._recent_s = 0.0
         self.last_s = 0.0  # the time of the newest steps
 
     @contextmanager
@@ -42,27 +43,22 @@ class Meter:
         """Time steps; `seen` returns the number of images so far."""
         before, started_s = seen(), time.perf_counter()
         yield
-        images, spent_s = seen() - before, time.perf_counter() - started_s
-        self.last_s = spent_s
-        self._recent = _add(self._recent, images, spent_s)
-        self._total = _add(self._total, images, spent_s)
+        images, self.last_s = seen() - before, time.perf_counter() - started_s
+        self._images, self._spent_s = self._images + images, self._spent_s + self.last_s
+        self._recent_images, self._recent_s = self._recent_images + images, self._recent_s + self.last_s
 
     def recent_images_per_s(self) -> float:
         """The rate since the last call."""
-        rate, self._recent = _rate(self._recent), (0, 0.0)
+        rate = _rate(self._recent_images, self._recent_s)
+        self._recent_images, self._recent_s = 0, 0.0
         return rate
 
     def images_per_s(self) -> float:
-        """The rate of all steps; 0 if there was none."""
-        return _rate(self._total)
+        """The rate of all steps; 0 without a step."""
+        return _rate(self._images, self._spent_s)
 
 
-def _add(sum_: tuple[int, float], images: int, spent_s: float) -> tuple[int, float]:
-    return sum_[0] + images, sum_[1] + spent_s
-
-
-def _rate(sum_: tuple[int, float]) -> float:
-    images, spent_s = sum_
+def _rate(images: int, spent_s: float) -> float:
     return round(images / spent_s, 1) if spent_s else 0.0
 
 
@@ -78,10 +74,10 @@ class Problems:
 
     def tell(self) -> int:
         """Write the new problems to this rank's output; returns the count over all ranks. All must call it together."""
-        found = self._data.problems()
-        for problem in found[self._told :]:
+        problems = self._data.problems()
+        for problem in problems[self._told :]:
             warn(f"training: {problem}")
-        self._told = len(found)
+        self._told = len(problems)
         total = torch.tensor([self._told], device=self._device)
         dist.all_reduce(total)
         return int(total)
@@ -163,12 +159,12 @@ class Reporter:
         """
         epoch = min(int(self._learner.epochs), self._config.train.epochs)  # the last batch may reach beyond it
         self._heartbeat.now(EVALUATION, self._learner.progress.steps)
-        found = self._learner.evaluate()
+        evaluation = self._learner.evaluate()
         lost, test_samples = self._problems.tell(), self._learner.data.test_samples
-        if lost and test_samples and math.isnan(found.model.accuracy):
+        if lost and test_samples and math.isnan(evaluation.model.accuracy):
             raise self._problems.none_tested(test_samples)
-        self._write(events.EVAL, epoch=float(epoch), **found.row(), **({"problems": lost} if lost else {}))
-        return found
+        self._write(events.EVAL, epoch=float(epoch), **evaluation.row(), **({"problems": lost} if lost else {}))
+        return evaluation
 
     def checkpoint(self, order: Order, saving_s: float, writing_s: float) -> None:
         """Report a complete checkpoint, for which the training waited `saving_s`; it was written in `writing_s`."""
@@ -193,7 +189,7 @@ class Reporter:
         self._write(events.DONE, **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
 
     def end(self) -> None:
-        """Write what is left."""
+        """Write the pending lines of the trace."""
         self._learner.trace.flush()
 
     @property
