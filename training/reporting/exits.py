@@ -1,10 +1,11 @@
-"""Exit codes of a training (anything else is a crash), errors that mean one, and the request to stop after a step."""
+"""Exit codes of a training (any other is a crash), the errors behind them, and the request to stop after a step."""
 
 from __future__ import annotations
 
 import os
 import signal
-from types import FrameType, TracebackType
+from traceback import walk_tb
+from types import FrameType
 
 EXIT_DONE = 0
 EXIT_FAILED = 1  # an error of its own: a TrainingError in one line on stderr, any other with a traceback
@@ -42,21 +43,13 @@ class PeerLost(RuntimeError):
 def cut_off(error: BaseException) -> bool:
     """Whether an error means that another rank is gone: PeerLost, DistError, or raised inside torch.distributed.
 
-    gloo and NCCL have no class of their own for it, so the place where an error was raised says more than its text. An
-    error with a cause counts as its cause.
+    gloo and NCCL have no class of their own for it, so the code that raised an error says more than its text. An error
+    with a cause counts as its cause.
     """
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, PeerLost) or "DistError" in names:
         return True
     cause = error.__cause__ or error.__context__
-    inside = isinstance(error, RuntimeError) and _in_distributed(error.__traceback__)
+    files = (frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))
+    inside = isinstance(error, RuntimeError) and any(FOREIGN in file for file in files)
     return inside or (cause is not None and cut_off(cause))
-
-
-def _in_distributed(traceback: TracebackType | None) -> bool:
-    """Whether a frame of a traceback is in a function of torch.distributed."""
-    while traceback:
-        if FOREIGN in traceback.tb_frame.f_code.co_filename:
-            return True
-        traceback = traceback.tb_next
-    return False
