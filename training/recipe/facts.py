@@ -1,8 +1,8 @@
 """The facts of a training for a prediction, without torch: of its model and data set, and of how it computes.
 
-Beside the function `build_X` that builds a built-in model there is `facts_X(data: DataFacts, **options) -> ModelFacts`.
-Beside that of a data set there is `facts_X(data: DataKeys)`, which returns DataFacts, or None if nothing is known
-before the run. The user's own functions have neither: only a training imports their modules.
+The module of a built-in model has `build_X`, which builds it, and `facts_X(data: DataFacts, **options) -> ModelFacts`.
+That of a data set has `facts_X(data: DataKeys)`, which returns DataFacts, or None if nothing is known before the run.
+The user's own functions have no facts: only a training imports their modules.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def model_facts(train: Train, data: DataFacts) -> ModelFacts | None:
 
 
 COMPILED, CHANNELS_FIRST, PASSES = "compiled", "channels first", "passes"
-LAYOUT = "channels_last"  # an option of models; on a GPU the built-in ones have it unless it is false
+LAYOUT = "channels_last"  # an option of models; on a GPU built-in models have it unless it is false
 STARTS = ("init", "last_std", "zero_bias", "zero_gamma")  # options of built-in models for their first weights
 
 
@@ -92,7 +92,7 @@ class Variant:
 
 
 def compiles(train: Train, gpu: bool) -> bool:
-    """Whether its network is compiled on a GPU or a CPU that has what this needs; by itself a built-in one on a GPU."""
+    """Whether its network is compiled, if the device can; by default a built-in network on a GPU."""
     return gpu and train.model.name in MODELS.known if train.compile is None else train.compile
 
 

@@ -149,10 +149,10 @@ def _mark(written: list[str], sources: Mapping[str, str]) -> Mark:
 
 def _prefixes(key: str) -> list[str]:
     """A key and its prefixes: 'phases[0].lr[1]', 'phases[0].lr', 'phases[0]', 'phases'."""
-    found = [key]
-    while match := re.fullmatch(r"(.+?)(\[\d+\]|\.[^.\[\]]+)", found[-1]):
-        found.append(match[1])
-    return found
+    prefixes = [key]
+    while match := re.fullmatch(r"(.+?)(\[\d+\]|\.[^.\[\]]+)", prefixes[-1]):
+        prefixes.append(match[1])
+    return prefixes
 
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torusrun.training.counted import counted
 from torusrun.training.data.images.stored import check_options, facts_of
 from torusrun.training.data.packed_file import SOURCES
-from torusrun.training.recipe.facts import DataFacts, data_facts, model_facts
+from torusrun.training.recipe.facts import data_facts, model_facts
 from torusrun.training.recipe.names import DATA_SETS, MODELS, OPTIMIZERS, Names
 from torusrun.training.recipe.near import did_you_mean
 from torusrun.training.recipe.reading import ConfigError
@@ -178,7 +178,8 @@ def complaints(train: Train) -> Iterator[tuple[str, str]]:
     except ConfigError as error:
         yield "train.data.options", str(error)
     try:
-        if facts := _facts(train):
+        facts = facts_of(data, 1, 1, 1) if data.name in OF_FILES else data_facts(train)  # without listing files
+        if facts:
             model_facts(train, facts)
     except ConfigError as error:
         yield "train.model", str(error)
@@ -198,8 +199,3 @@ def _unknown(key: str, name: str, options: Iterable[str], taken: tuple[str, ...]
             named = f"{key}.options.{option}"
             advice = GONE.get(named) or did_you_mean(option, taken) or f"; it takes {', '.join(taken) or 'none'}"
             yield f"{key}.options", f"{named}: {name} has no such option{advice}"
-
-
-def _facts(train: Train) -> DataFacts | None:
-    """The facts of the data set, found without listing files."""
-    return facts_of(train.data, 1, 1, 1) if train.data.name in OF_FILES else data_facts(train)

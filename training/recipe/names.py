@@ -21,7 +21,7 @@ OWN = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*
 
 @dataclass(frozen=True)
 class Names:
-    """The built-ins of one kind by their names, each with its builder as 'module:function'."""
+    """The built-ins of a kind by their names, each with its builder as 'module:function'."""
 
     known: Mapping[str, str]
 
@@ -119,8 +119,8 @@ def _function(key: str, target: str) -> Callable[..., Any]:
             f"{key}: there is no module {error.name!r} on the ranks' Python path; "
             "put it into the folder of the run's code, or install it in the ranks' Python"
         ) from None
-    found: Callable[..., Any] | None = getattr(module, name, None)
-    if found is None or not callable(found):
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if function is None or not callable(function):
         hint = did_you_mean(name, dir(module)) or "; define it there"
         raise ConfigError(f"{key}: module {module_name!r} ({module.__file__}) has no function {name!r}{hint}")
-    return found
+    return function

@@ -1,4 +1,4 @@
-"""Suggests the valid word for a misspelt one; all such suggestions are made here."""
+"""Suggests the valid word in place of a misspelt word, for all of torusrun."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def did_you_mean(word: str, valid: Iterable[str]) -> str:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid word with the fewest edits from `word`, or the first one that continues it after a '-', '_' or '.'."""
+    """The valid word with the fewest edits from `word`, or the first that continues it after a '-', '_' or '.'."""
     compared = [(edits(word.lower(), each.lower()), each) for each in valid if _may_be_near(word, each)]
     near = [(count, each) for count, each in compared if count <= _limit(word, each) or _continues(word, each)]
     return min(near, key=lambda pair: (pair[0], edits(word, pair[1])))[1] if near else None
@@ -37,10 +37,10 @@ def _continues(word: str, other: str) -> bool:
     return len(word) >= LETTERS_PER_EDIT and other.lower().startswith(tuple(f"{word.lower()}{mark}" for mark in "-_."))
 
 
-def edits(one: str, other: str) -> int:
+def edits(word: str, other: str) -> int:
     """The number of letters to insert, remove, replace or swap with the next (optimal string alignment)."""
     before, row = list[int](), list(range(len(other) + 1))
-    for i, (last, letter) in enumerate(pairwise(f"\0{one}"), 1):
+    for i, (last, letter) in enumerate(pairwise(f"\0{word}"), 1):
         older, before, row = before, row, [i]
         for j, (other_last, other_letter) in enumerate(pairwise(f"\0{other}"), 1):
             least = min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != other_letter))

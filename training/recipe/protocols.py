@@ -32,7 +32,7 @@ class DataSet(Protocol):
     """Samples to train on, numbered from 0 to `train_samples` - 1, and samples to test on.
 
     `shape` is that of one sample, labels are numbers from 0 to `classes` - 1. `identity` is a digest to identify the
-    samples, their order and classes: a run resumes only with the same one. A data set needs the four numbers,
+    samples, their order and classes: a run resumes only with the same. A data set needs the four numbers,
     `train_batch`, and `test_shard` or `test_batches`. If it lacks others, those from here are used.
     """
 
@@ -50,7 +50,7 @@ class DataSet(Protocol):
         raise NotImplementedError
 
     def test_batches(self, rank: int, world: int) -> Iterable[tuple[Tensor, Tensor]]:
-        """The same in batches, for test sets that do not fit in memory.
+        """The samples of `test_shard` in batches, for test sets that do not fit in memory.
 
         Ranks may have different numbers of batches, and images may differ in size.
         """
@@ -109,7 +109,7 @@ class Optimizer(Protocol):
     def step_part(self, parameters: Sequence[Parameter], rate: float) -> None:
         """Take the step of only these parameters; without it `step` takes the whole step after all gradients.
 
-        It is called as their gradients arrive; in one step every parameter is in one of the calls.
+        It is called as their gradients arrive; in a step every parameter is in a single call.
         """
         return None
 

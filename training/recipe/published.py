@@ -55,7 +55,7 @@ class Resolved(NamedTuple):
 def resolve(train: Train, given: frozenset[str], ranks: int, *, gpus: bool = True) -> Resolved:
     """`train` with its recipe filled in. `given` are the dotted keys that its user wrote, without 'train.'.
 
-    `gpus` says whether the ranks have GPUs. A `train` without a recipe, or one that is resolved, does not change.
+    `gpus` says whether the ranks have GPUs. A `train` without a recipe, or a resolved one, does not change.
     """
     if train.recipe is None:
         return Resolved(train, ())
@@ -265,14 +265,14 @@ def _shown(name: str, options: Mapping[str, Any]) -> str:
 
 def _leaves(held: Any, path: str = "") -> list[tuple[str, Any]]:
     """The keys of a record that do not hold a record, with their values as in JSON."""
-    document, found = as_document(held), []
+    document, leaves = as_document(held), []
     for each in fields(held):
         value = getattr(held, each.name)
         if is_dataclass(value):
-            found += _leaves(value, f"{path}{each.name}.")
+            leaves += _leaves(value, f"{path}{each.name}.")
         else:
-            found.append((f"{path}{each.name}", document[each.name]))
-    return found
+            leaves.append((f"{path}{each.name}", document[each.name]))
+    return leaves
 
 
 def _nested(key: str, value: Any) -> Mapping[str, Any]:

@@ -56,7 +56,9 @@ def _value(hint: Any, value: Any, key: str) -> Any:
     if origin is Annotated:
         return _constrained(args[0], args[1], value, key)
     if origin is Literal:
-        return _choice(args, value, key)
+        if value in args:
+            return value
+        raise ConfigError(f"{key} must be one of {', '.join(args)}, not {value!r}")
     if origin is dict:
         return _table(args, value, key)
     if origin is tuple and hint not in WORDS:
@@ -67,7 +69,8 @@ def _value(hint: Any, value: Any, key: str) -> Any:
         return None if value is None else _value(args[0], value, key)
     if _fits(hint, value):
         return _converted(hint, value)
-    raise ConfigError(f"{key} must be {_in_words(hint)}, not {value!r}")
+    wanted = WORDS.get(hint, "a string, a number, a boolean or a list of numbers")
+    raise ConfigError(f"{key} must be {wanted}, not {value!r}")
 
 
 def _constrained(base: Any, constraint: Constraint, value: Any, key: str) -> Any:
@@ -75,16 +78,10 @@ def _constrained(base: Any, constraint: Constraint, value: Any, key: str) -> Any
         if not isinstance(value, str) or constraint.complaint(value):
             raise ConfigError(f"{key} must be {constraint.means}; it is a secret and not shown here")
         return value
-    found = _value(base, value, key)
-    if complaint := constraint.complaint(found):
+    converted = _value(base, value, key)
+    if complaint := constraint.complaint(converted):
         raise ConfigError(f"{key} {complaint}, not {value!r}")
-    return found
-
-
-def _choice(choices: tuple[Any, ...], value: Any, key: str) -> Any:
-    if value in choices:
-        return value
-    raise ConfigError(f"{key} must be one of {', '.join(choices)}, not {value!r}")
+    return converted
 
 
 def _table(args: tuple[Any, ...], value: Any, key: str) -> dict[Any, Any]:
@@ -107,7 +104,7 @@ def _items(args: tuple[Any, ...], value: Any, key: str) -> tuple[Any, ...]:
 def _fits(hint: Any, value: Any) -> bool:
     """Whether a JSON value has this type; true is not an integer, but an integer is a number."""
     if get_origin(hint) in (types.UnionType, typing.Union):
-        return any(_fits(one, value) for one in get_args(hint))
+        return any(_fits(kind, value) for kind in get_args(hint))
     if get_origin(hint) is tuple:
         return isinstance(value, (list, tuple)) and all(_fits(get_args(hint)[0], item) for item in value)
     if hint is Path:
@@ -119,7 +116,3 @@ def _converted(hint: Any, value: Any) -> Any:
     if hint in (float, Path):
         return hint(value)
     return tuple(value) if isinstance(value, list) else value
-
-
-def _in_words(hint: Any) -> str:
-    return WORDS.get(hint, "a string, a number, a boolean or a list of numbers")
