@@ -51,25 +51,22 @@ def _train(
 ) -> int:
     train, meter = config.train, Meter()
     saver.begin()
-    while True:
-        if learner.finished:
-            break
-        # This attempt or a resumed one does the work that is due after a step.
+    while not learner.finished:
+        # This attempt or the next does the work that is due after a step.
         if learner.course.evaluates(learner.before, learner.progress):
             saver.evaluated(reporter.evaluation().model.accuracy)
         reporter.stepping()
         with meter.steps(lambda: learner.progress.samples):
             stopping = learner.step(stop.requested)
         reporter.timed(meter.last_s)
-        finished, before, steps = learner.finished, learner.before.steps, learner.progress.steps
-        if _passed(train.log_every_steps, before, steps):
+        if learner.progress.steps // train.log_every_steps > learner.before.steps // train.log_every_steps:
             reporter.step(meter)
-        if stopping or finished:
+        if stopping or learner.finished:
             if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
         else:
             saver.after_step()
-        if stopping and not finished:
+        if stopping and not learner.finished:
             reporter.stop("SIGTERM")
             return EXIT_STOPPED
     evaluation = reporter.evaluation()
@@ -78,8 +75,3 @@ def _train(
         return EXIT_NO_CHECKPOINT
     reporter.done(evaluation, meter, name_of(learner.progress.steps))
     return EXIT_DONE
-
-
-def _passed(every: int, before: int, steps: int) -> bool:
-    """Whether a multiple of `every` is above `before` and at most `steps`."""
-    return steps // every > before // every
