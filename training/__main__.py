@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         config, ranks = read(arguments)
         if why := too_few(ranks.world):
             raise ConfigError(why)
-        writing = writer.start() if ranks.rank == 0 else None  # before the imports: see there
+        writing = writer.start() if ranks.rank == 0 else None  # before the imports: see writer.py
         return _loop()(config, ranks, StopRequest(), writing)
     except (ConfigError, OtherSchema) as error:
         warn(f"training: {error}")

@@ -13,11 +13,11 @@ def counted(count: int, noun: str) -> str:
 
 
 def all_of(count: int, noun: str) -> str:
-    """'all 4 ranks', or 'the rank' if it is the only one."""
+    """'all 4 ranks', or 'the rank' for a count of 1."""
     return f"all {counted(count, noun)}" if count > 1 else f"the {noun}"
 
 
 def first_of(words: Collection[str], most: int = 8) -> str:
-    """The first words, separated by commas, and how many more there are: 'n1, n2 and 998 more'."""
+    """The first words, separated by commas, and the count of the others: 'n1, n2 and 998 more'."""
     more = f" and {len(words) - most:,} more" if len(words) > most else ""
     return ", ".join(islice(words, most)) + more

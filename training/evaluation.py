@@ -27,7 +27,7 @@ TOP = 5
 class Score(NamedTuple):
     """Shares of right answers, 0 to 1, and the mean cross entropy (without label smoothing).
 
-    `top5` counts a right answer among the five likeliest; None if there are five classes or fewer.
+    `top5` counts a right answer among the five likeliest; None for five classes or fewer.
     """
 
     accuracy: float
@@ -36,7 +36,7 @@ class Score(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The scores of a model, of the members of its ensemble if there are any, and of their mean softmax output."""
+    """The scores of a model, of the members of its ensemble if it has any, and of their mean softmax output."""
 
     model: Score
     members: tuple[Score, ...] = ()
@@ -60,11 +60,11 @@ def evaluate(
     classes: int,
     members: Sequence[Mapping[str, Tensor]] = (),
 ) -> Evaluation:
-    """Scores over the test samples of all ranks; this one brings `batches` of inputs [N, ...] and labels [N].
+    """Scores over the test samples of all ranks; each brings its `batches` of inputs [N, ...] and labels [N].
 
     Ranks may bring different numbers of batches and of samples, or none. A member is a state of the model. All members
-    are on the device at the same time, so a sample is read once. All ranks must call this together. The scores are NaN
-    if there is no sample at all.
+    are on the device at the same time, so a sample is read once. All ranks must call it together. Without any sample
+    the scores are NaN.
     """
     states = [{name: tensor.to(device) for name, tensor in member.items()} for member in members]
     totals = torch.zeros(1 + len(states) + bool(states), 3, dtype=torch.float64, device=device)
@@ -112,7 +112,7 @@ class Members:
     """The members so far, as states of `model`, and the state to which the training returns after a branch.
 
     They are in the host's memory on every rank, and in checkpoints: a copy of the weights for each member (102 MB for
-    ResNet-50), and within a branch one more, with the optimizer's state (204 MB with momentum). `before_keeping` is
+    ResNet-50), and within a branch another, with the optimizer's state (204 MB with momentum). `before_keeping` is
     called on all ranks before weights are kept: after it all ranks must hold the same weights.
     """
 

@@ -1,6 +1,6 @@
 """`python -m torusrun.training.export CHECKPOINT FILE.safetensors`: the weights of a checkpoint, for other programs.
 
-CHECKPOINT is a folder `step-...`, or a folder of checkpoints, of which the newest complete one is taken.
+CHECKPOINT is a folder `step-...`, or a folder of checkpoints, whose newest complete checkpoint is taken.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def main(arguments: list[str]) -> int:
 def export(checkpoint: Path, file: Path) -> str:
     """Write the weights; returns what was written. Raises ValueError without a complete checkpoint, or OSError."""
     named = step_of(checkpoint.name) is not None
-    found = verify(checkpoint) if named else newest_complete(checkpoint)
-    if found is None:
+    complete = verify(checkpoint) if named else newest_complete(checkpoint)
+    if complete is None:
         raise IncompleteCheckpoint(f"{checkpoint}: there is no complete checkpoint in it")
-    if METADATA in found.sha256:
-        torchs = f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {found.path} FILE.pt"
-        raise ValueError(f"{found.path}: its state is sharded over the ranks; `{torchs}` makes one file of it")
-    state = load(found.path.parent, found.name, found.sha256[STATE], torch.device("cpu"))
+    if METADATA in complete.sha256:
+        torchs = f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {complete.path} FILE.pt"
+        raise ValueError(f"{complete.path}: its state is sharded over the ranks; `{torchs}` makes one file of it")
+    state = load(complete.path.parent, complete.name, complete.sha256[STATE], torch.device("cpu"))
     weights = state["model"]
-    metadata = {"format": "pt", "step": str(found.progress.steps), "epoch": f"{found.epoch:.6g}"}
+    metadata = {"format": "pt", "step": str(complete.progress.steps), "epoch": f"{complete.epoch:.6g}"}
     safetensors.write(file, weights, metadata)
-    return f"{file}: the weights after step {found.progress.steps}, {len(weights)} tensors"
+    return f"{file}: the weights after step {complete.progress.steps}, {len(weights)} tensors"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from torusrun.training.step.mean_gradient import MeanGradient, Waiting
 
 
 class Late:
-    """The newest numbers that have arrived: on a CPU those of the last `put`, on a GPU those of the one before.
+    """The newest numbers that have arrived: on a CPU those of the last `put`, on a GPU those of the `put` before.
 
     All ranks must put the same numbers at the same steps; then all get the same, and may base decisions on them.
     """

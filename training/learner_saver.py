@@ -1,4 +1,4 @@
-"""The checkpoints of our own training: rank 0 reads the folder and has them written, all ranks load the same one."""
+"""The checkpoints of our own training: rank 0 reads the folder and has them written, all ranks load the same."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class LearnerSaver:
     def save_last(self) -> bool:
         """Save, and wait until the checkpoint is complete; False on all ranks if it cannot be written.
 
-        It is the last one of the attempt, so a failure is reported to the user.
+        The attempt saves no more, so a failure is reported to the user.
         """
         self._begin()
         written = self._saver.finish_on_all_ranks()
@@ -126,7 +126,7 @@ class LearnerSaver:
         self._saver.save(began_s, learner.progress, learner.epochs, learner.state, accuracy)
 
     def _refuse(self) -> NoReturn:
-        """Raises TrainingError, the same on all ranks: a state that is not finite replaces no older one."""
+        """Raises TrainingError, the same on all ranks: a state that is not finite replaces no older state."""
         self._saver.finish()
         if self._memory:
             self._memory.end()  # it may hold the same state, from which the next attempt would continue
@@ -139,7 +139,7 @@ class LearnerSaver:
         )
 
     def _added(self, folder: CheckpointFolder, accuracy: float) -> bool:
-        """Whether there is a checkpoint of this state, to which the accuracy was added if the disk lets it."""
+        """Whether a checkpoint has this state; it gets the accuracy, if the disk lets it."""
         try:
             return folder.evaluated(self._learner.progress.steps, accuracy)
         except OSError as error:

@@ -49,18 +49,18 @@ def times(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> I
     if not feed.reads_ahead:
         return
     reads = () if lacks(data, DataSet, "read") else (events.READ, events.READ_AGAIN)
-    found: dict[str, list[float]] = {name: [0.0] for name in (*reads, events.DECODE, "cpu")}  # the first never counts
+    times_s: dict[str, list[float]] = {name: [0.0] for name in (*reads, events.DECODE, "cpu")}  # the first never counts
     progress = Progress()
-    while len(found["cpu"]) <= BATCHES and not course.finished(progress):
+    while len(times_s["cpu"]) <= BATCHES and not course.finished(progress):
         samples = feed.samples(progress)
         for name in reads:
-            found[name].append(timed_s(partial(data.read, samples), device))
+            times_s[name].append(timed_s(partial(data.read, samples), device))
         began_s = time.process_time()
-        found[events.DECODE].append(timed_s(partial(feed.alone, progress), device))
-        found["cpu"].append(time.process_time() - began_s)
+        times_s[events.DECODE].append(timed_s(partial(feed.alone, progress), device))
+        times_s["cpu"].append(time.process_time() - began_s)
         progress = progress.after(course.batch_at(progress))
     row = {"data": config.train.data.name, "batch": course.batch_at(Progress()) // ranks.world}
-    seconds = {name: slowest_s(each, device) for name, each in found.items()}
+    seconds = {name: slowest_s(each, device) for name, each in times_s.items()}
     cpu_s = seconds.pop("cpu")
     for name, time_s in seconds.items():
         yield {**row, "operation": name, "time_s": time_s, **({"cpu_s": cpu_s} if name == events.DECODE else {})}
@@ -76,12 +76,12 @@ def timed_s(act: Callable[[], object], device: torch.device) -> float:
 
 
 SIZES_BYTES = (2**12, 2**16, 2**18, 2**20, 2**22, 2**24)
-ENOUGH_S = 1.0  # no larger messages after one that took so long: they would add nothing new
+ENOUGH_S = 1.0  # no larger messages after a message that took so long: they would add nothing new
 REPEATS = 7
 # Of a training's all-reduce, on the wire: the sizes of most buckets come close together.
 REDUCED_BYTES = (*(2**power for power in range(12, 20, 2)), *(2**power for power in range(20, 28)))
-MOST_REPEATS, WITHIN_S = 100, 1.0  # of those that take less: what disturbs them lasts longer than they do
-LONG_S = 0.25  # no larger ones after one that took so long: there the bytes alone decide
+MOST_REPEATS, WITHIN_S = 100, 1.0  # of means that take less: a disturbance lasts longer than they do
+LONG_S = 0.25  # no larger vectors after a mean that took so long: their bytes alone decide
 
 
 def main(arguments: list[str]) -> int:
@@ -98,9 +98,9 @@ def main(arguments: list[str]) -> int:
     metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
     metrics.write(events.START, step=0, total_steps=1, world=ranks.world, device=device.type)
     own = (config, ranks, device, parts)
-    alone = (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own))  # before there are many groups
-    for found in (*alone, *_links(ranks, device), *all_reduces(config, ranks, device)):
-        metrics.write(events.MEASURED, step=0, **found)
+    alone = (_facts(config, parts), *_compute(*own), *times(*own), *_save(*own))  # before many groups exist
+    for row in (*alone, *_links(ranks, device), *all_reduces(config, ranks, device)):
+        metrics.write(events.MEASURED, step=0, **row)
     recorded = record_done(config, ranks, device, Progress(steps=1))
     if recorded:
         metrics.write(events.DONE, step=1, total_steps=1)
@@ -118,17 +118,17 @@ def _facts(config: Config, parts: Parts) -> dict[str, object]:
 def _compute(config: Config, ranks: Ranks, device: torch.device, parts: Parts) -> Iterator[dict[str, object]]:
     """Time a step without its all-reduce, at the run's batch and at twice that: two points give a line.
 
-    A step takes as long as the slowest rank's. How much the ranks' own steps differ says what more ranks would wait.
+    A step takes as long as the slowest rank's. The spread of the ranks' own steps says how long more ranks would wait.
     """
     for factor in (1, 2):
         batch = factor * parts.course.phases[0].batch
         course = Course(replace(config.train, batch=batch, phases=()), parts.data.train_samples)
         learner = Learner(config, ranks, device, replace(parts, course=course))
         times_s = [timed_s(learner.step_alone, device) for _ in range(events.MEASURED_STEPS)]
-        found = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
+        measured = {"time_s": slowest_s(times_s, device), "ranks": ranks.world, "spread": _spread(times_s, device)}
         train = replace(config.train, compile=learner.form.compiled)
         names = {"model": train.model.name, "program": program(train)}
-        yield {**names, "batch": batch // ranks.world, **found}
+        yield {**names, "batch": batch // ranks.world, **measured}
 
 
 def _spread(times_s: list[float], device: torch.device) -> float:
@@ -204,14 +204,14 @@ def all_reduces(config: Config, ranks: Ranks, device: torch.device) -> Iterator[
 def least_s(
     several: Sequence[AllReduce], vector: torch.Tensor, device: torch.device, repeats: int = REPEATS
 ) -> list[float]:
-    """The least time of each, in turn: what disturbs the machine only adds to times, and disturbs all of them."""
+    """The least time of each, measured in turns: a disturbance of the machine only adds to times, to all of them."""
 
     def measured(repeats: int) -> list[float]:
         times_s: list[list[float]] = [[] for _ in several]
         for _ in range(1 + repeats):
-            for each, found in zip(several, times_s, strict=True):
-                found.append(timed_s(partial(each.mean_, vector), device))
-        return [slowest_s(found, device, min) for found in times_s]
+            for each, own_s in zip(several, times_s, strict=True):
+                own_s.append(timed_s(partial(each.mean_, vector), device))
+        return [slowest_s(own_s, device, min) for own_s in times_s]
 
     once_s = sum(measured(1))  # the same on all ranks
     return measured(max(repeats, min(MOST_REPEATS, int(WITHIN_S / once_s))))

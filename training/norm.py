@@ -94,13 +94,13 @@ class _Normalize(torch.autograd.Function):
         return dx.to(inputs.dtype), own_sums[1] if wanted[1] else None, own_sums[0] if wanted[2] else None, None, None
 
 
-def _mean_over(group: dist.ProcessGroup, one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """The means of two vectors over the ranks of a group, by one all-reduce of [one, other]."""
-    both = torch.cat([one, other])
+def _mean_over(group: dist.ProcessGroup, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """The means of two vectors over the ranks of a group, by one all-reduce of [first, second]."""
+    both = torch.cat([first, second])
     with exchange(group):
         dist.all_reduce(both, group=group)
     mean = both / group.size()
-    return mean[: len(one)], mean[len(one) :]
+    return mean[: len(first)], mean[len(first) :]
 
 
 def _all_but_channels(inputs: Tensor) -> list[int]:
@@ -156,18 +156,14 @@ def convert(model: nn.Module, keys: NormKeys, ranks: Ranks) -> Norms:
         elif keys.momentum is not None:
             module.momentum = keys.momentum
     if keys.ranks > 1:
-        _refuse_others(modules)
+        for module in modules:
+            if type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
+                raise ConfigError(f"train.norm.ranks: {type(module).__name__} has a forward pass of its own; write 1")
         first = ranks.rank // keys.ranks * keys.ranks
         group = own_group(list(range(first, first + keys.ranks)))
         for module in modules:
             share_statistics(module, group)
     return Norms(modules, keys)
-
-
-def _refuse_others(modules: list[_BatchNorm]) -> None:
-    for module in modules:
-        if type(module).forward not in (_BatchNorm.forward, nn.SyncBatchNorm.forward):
-            raise ConfigError(f"train.norm.ranks: {type(module).__name__} has a forward pass of its own; write 1")
 
 
 def layers(model: nn.Module) -> list[_BatchNorm]:

@@ -65,26 +65,26 @@ def settle(optimizer: Optimizer, device: torch.device) -> None:
 
 
 def check_alike(data: DataSet, device: torch.device) -> None:
-    """Raises ConfigError, the same on all ranks, unless all found the same samples and classes; all call it together.
+    """Raises ConfigError, the same on all ranks, unless all have the same samples and classes; all call it together.
 
     Ranks that count epochs differently would wait for each other forever, or see samples twice.
     """
     which = int.from_bytes(hashlib.sha256(data.identity.encode()).digest()[:7], "big")
     own = torch.tensor([data.train_samples, data.test_samples, data.classes, which], device=device)
     first, *others = everyones(own).tolist()
-    for rank, found in enumerate(others, 1):
-        if found != first:
-            counts = f"{_counted(found)}, and rank 0 {_counted(first)}"
-            if found[:3] == first[:3]:
-                counts = f"{_counted(found)} as rank 0, and not the same ones"
+    for rank, counts in enumerate(others, 1):
+        if counts != first:
+            words = f"{_counted(counts)}, and rank 0 {_counted(first)}"
+            if counts[:3] == first[:3]:
+                words = f"{_counted(counts)} as rank 0, and not the same ones"
             raise ConfigError(
-                f"train.data: rank {rank} found {counts}; let all nodes have the same files, which do not change while "
+                f"train.data: rank {rank} found {words}; let all nodes have the same files, which do not change while "
                 "a run begins, and resume"
             )
 
 
-def _counted(found: Sequence[int]) -> str:
-    return "{} samples, {} test samples and {} classes".format(*found)
+def _counted(counts: Sequence[int]) -> str:
+    return "{} samples, {} test samples and {} classes".format(*counts)
 
 
 def _data(train: Train) -> DataSet:
@@ -141,13 +141,13 @@ def load_weights(model: nn.Module, keys: ModelKeys) -> None:
         return
     path = Path(os.path.expandvars(os.path.expanduser(keys.weights)))
     try:
-        found = safetensors.read(local(path))
+        tensors = safetensors.read(local(path))
     except OSError as error:
         raise ConfigError(f"{WEIGHTS}: {path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{WEIGHTS}: {path}: {error}") from None
     own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(keys.new)}
-    given = {name: tensor for name, tensor in found.items() if not name.startswith(keys.new)}
+    given = {name: tensor for name, tensor in tensors.items() if not name.startswith(keys.new)}
     if wrong := _misfit(own, given):
         raise ConfigError(
             f"{WEIGHTS}: {path}: {wrong}; names that begin with one of 'train.model.new' are not read from it"

@@ -135,7 +135,7 @@ class Phase:
     def rate(self, epoch: float) -> float | None:
         """The learning rate of a step that begins at `epoch`: to + (from - to) * (1 - x)^power.
 
-        x goes from 0 at the start of the phase to 1 at `reach`, and stays there. With power 1 it is Goyal et al. 2017's
+        x goes from 0 at the start of the phase to 1 at `reach`, and stays 1. With power 1 it is Goyal et al. 2017's
         gradual warm-up and fast.ai 2018's linear pieces; with `reach` after the end, Intel Caffe's cycles (poly_cyc).
         """
         if not self.lr:
@@ -187,7 +187,7 @@ class Course:
         return self._schedule(moment) if rate is None else rate
 
     def finished(self, progress: Progress) -> bool:
-        """Whether every sample was seen in every epoch; the last batch may reach into one epoch more."""
+        """Whether every sample was seen in every epoch; the last batch may reach into the epoch after the last."""
         return progress.samples >= self.total_samples
 
     def total_steps(self, progress: Progress = Progress()) -> int:  # noqa: B008  (it cannot be changed)
@@ -196,12 +196,12 @@ class Course:
 
     def steps_to_come(self, progress: Progress = Progress()) -> list[tuple[Phase, int]]:  # noqa: B008
         """The phases from `progress` on, with their numbers of steps; 0 if the phase before covers all of it."""
-        found = []
+        phases = []
         for phase in self.phases[self.phase_at(progress.samples).number :]:
             steps = progress.steps_at(phase.end, phase.batch)
-            found.append((phase, steps - progress.steps))
+            phases.append((phase, steps - progress.steps))
             progress = Progress(steps, progress.samples + (steps - progress.steps) * phase.batch)
-        return found
+        return phases
 
     @property
     def evaluations(self) -> int:
@@ -211,7 +211,7 @@ class Course:
         return len(due) + (epochs not in due)
 
     def evaluates(self, before: Progress, after: Progress) -> bool:
-        """Whether an evaluation is due between `before` and `after`; one is always due at the end."""
+        """Whether an evaluation is due between `before` and `after`; at the end it always is."""
         if self.finished(after):
             return True
         keys, epochs = self._train.evaluate, [int(at.epochs(self._epoch_samples)) for at in (before, after)]

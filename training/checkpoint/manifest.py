@@ -128,12 +128,12 @@ def complete_checkpoints(folder: Path) -> Iterator[Checkpoint]:
 
 
 def newest_complete(folder: Path) -> Checkpoint | None:
-    """The complete checkpoint with the highest step; newer incomplete ones are skipped."""
+    """The complete checkpoint with the highest step; newer incomplete checkpoints are skipped."""
     return next(complete_checkpoints(folder), None)
 
 
 def with_older(newest: Checkpoint) -> Iterator[Checkpoint]:
-    """`newest` and the older ones beside it; of these only the manifest and the sizes of the files are read."""
+    """`newest` and the older checkpoints beside it; of these only the manifest and the sizes of files are read."""
     yield newest
     for path in candidates(newest.path.parent):
         if (step_of(path.name) or 0) < newest.step:

@@ -240,15 +240,10 @@ class NodeState:
         """Numbers that are the same for the same state; zeros if the state cannot be this training's."""
         with suppress(Exception):  # nothing of it is known yet
             assert state
-            progress = Progress(**state["progress"])
-            if self._belongs(state):
+            own, progress = self._learner.state(), Progress(**state["progress"])
+            if _layouts(own["model"]) == _layouts(state["model"]) and own["data"] == state["data"]:
                 return [progress.steps, progress.samples, int(checksum(tensors_of(state)))]
         return [0, 0, 0]
-
-    def _belongs(self, state: dict[str, Any]) -> bool:
-        """Whether the state has this model and data."""
-        own = self._learner.state()
-        return _layouts(own["model"]) == _layouts(state["model"]) and own["data"] == state["data"]
 
     def _begin(self, held: str | None, wrong: str) -> None:
         """Begin to copy; the slot `held` has the state from which this attempt continues."""

@@ -165,7 +165,7 @@ def _member(kind: Any, name: str) -> Any:
 
 
 class _Metadata(pickle.Unpickler):
-    """Loads nothing but what PyTorch writes into `.metadata`, none of which runs code when it is made."""
+    """Loads only the types that PyTorch writes into `.metadata`; none of them runs code when it is made."""
 
     KNOWN = {
         "torch.distributed.checkpoint.metadata": {

@@ -151,7 +151,7 @@ class SharedMemory:
         device = next(tensor.device for tensor in tensors if tensor.is_cuda)
         kinds = [kind for kind in self._places.sections if kind[1] == "cuda"]
         if torch.cuda.mem_get_info(device)[0] < sum(self._places.sections[kind][1] for kind in kinds):
-            return  # the steps need again what PyTorch's allocator holds
+            return  # the steps need the memory that PyTorch's allocator keeps
         self._staged = {kind: torch.empty_like(self._host[kind], device=device) for kind in kinds}
         self._staged_views = self._places.views(self._staged)
         self._lock()

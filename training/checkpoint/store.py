@@ -30,10 +30,7 @@ class Point(NamedTuple):
 
 
 def kept(points: Iterable[Point], keys: CheckpointKeys) -> set[int]:
-    """The steps of the checkpoints that stay: the newest, and the best.
-
-    Of equally good ones the newest stays.
-    """
+    """The steps of the checkpoints that stay: the newest, and the best (the newest of equally good checkpoints)."""
     ordered = sorted(points)
     stay = {point.step for point in ordered[-keys.last :]}
     evaluated = [point for point in ordered if point.accuracy is not None]
@@ -47,7 +44,7 @@ MODE = 0o666  # of files, less the umask
 
 @dataclass(frozen=True)
 class Order:
-    """A checkpoint to write below `folder`, and the steps of the older ones that stay after it; None: all stay.
+    """A checkpoint to write below `folder`, and the steps of the older checkpoints that stay; None: all stay.
 
     The content of its `files` lies in a shared memory, in parts (offset, length) in the order of the file. If several
     ranks write files, none of their orders is the `last`. One more follows, with the (bytes, SHA-256) of all files that
@@ -135,14 +132,14 @@ class CheckpointFolder:
         return True
 
     def abandon(self, order: Order) -> None:
-        """Delete what ranks have written of a checkpoint that some of them could not write."""
+        """Delete the files of a checkpoint that some ranks could not write."""
         shutil.rmtree(self._folder / order.temporary, ignore_errors=True)
 
 
 def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> dict[str, tuple[int, str]]:
     """Write files from the shared `memory`; returns their (bytes, SHA-256).
 
-    The last order makes it complete, and deletes the older ones that do not stay. `between` is called between blocks.
+    The last order makes it complete, and deletes the older checkpoints that do not stay. `between` comes between blocks.
     Raises OSError if nothing was added (disk full, quota, ...): the last order removes the temporary folder then.
     """
     folder, temporary = Path(order.folder), order.temporary

@@ -116,7 +116,7 @@ class Flat(Hierarchical):
 class BySize(AllReduce):
     """Each vector by the all-reduce of its span, which depends on nothing but its bytes: it is the same on all ranks.
 
-    `wire_bytes` has the bytes of one after the other, in the order in which the spans first name them.
+    `wire_bytes` has the bytes of each all-reduce, in the order in which the spans first name them.
     """
 
     def __init__(self, dims: Sequence[int], wire: str, spans: Spans, make: Callable[[Kind], AllReduce]) -> None:

@@ -40,7 +40,7 @@ def at_size(spans: Spans, size_bytes: float) -> Kind:
 def chunk_weights(vector_bytes: int) -> list[int]:
     """The sizes of a vector's chunks, relative to the first: 1, 2, 4, 8, 8, 8, 4, 2, 1 from 38 MiB on.
 
-    While the first chunk is in the first levels and the last one in the last, the slowest level is idle: so these two
+    While the first chunk is in the first levels and the last chunk in the last, the slowest level is idle: so these two
     are small, 1/38. Doubling keeps the others few. Shorter vectors have fewer chunks (6 from 14 MiB, 3 from 4 MiB,
     else 1), so a chunk has at least 1 MiB: over gloo a chunk costs about a millisecond if the cores are busy, and 1 MiB
     takes as long at 10 Gbit/s.

@@ -51,14 +51,14 @@ def wait(device: torch.device) -> None:
 
 
 def _nccl() -> str:
-    """Its version, as '2.27.3'; '' for a PyTorch without it."""
+    """NCCL's version, as '2.27.3'; '' for a PyTorch without NCCL."""
     if not torch.distributed.is_nccl_available():
         return ""
     return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
 
 
 def _cuda(local_rank: int, tf32: bool) -> torch.device:
-    """GPU `local_rank` of the visible ones; GPU 0 if the launcher shows every rank only its own.
+    """The visible GPU `local_rank`; GPU 0 if the launcher shows every rank only its own.
 
     cuDNN tries its algorithms for every new shape and keeps the fastest. Without `tf32` fp32 is not rounded to TF32;
     torch would do so in convolutions.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from functools import partial
 from math import prod
 from typing import Protocol
 
@@ -35,11 +34,11 @@ class Mesh:
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """The coordinate of a rank in each level."""
-        found = []
+        coordinates = []
         for ranks in self.dims:
-            rank, place = divmod(rank, ranks)
-            found.append(place)
-        return tuple(found)
+            rank, coordinate = divmod(rank, ranks)
+            coordinates.append(coordinate)
+        return tuple(coordinates)
 
     def group(self, level: int, rank: int) -> list[int]:
         """The ranks of the group of a level that contains `rank`, in the order of the group."""
@@ -62,12 +61,11 @@ NO_TAG = 2**31 - 1  # no rank sends with this tag
 
 
 def own_group(ranks: list[int]) -> dist.ProcessGroup:
-    """A new group of `ranks`, which include this one; only its members call it, all in the same order.
+    """A new group of `ranks`, which include this rank; only its members call it, all in the same order.
 
     It has the default group's timeout: torch would give it 30 minutes.
     """
-    make = partial(dist.new_group, ranks, timeout=_timeout(), use_local_synchronization=True)
-    group: dist.ProcessGroup = make()
+    group: dist.ProcessGroup = dist.new_group(ranks, timeout=_timeout(), use_local_synchronization=True)
     return group
 
 

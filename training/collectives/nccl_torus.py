@@ -125,7 +125,7 @@ class Staged:
         self.buffer = vector if self._same else vector.new_zeros(length, dtype=dtype)
 
     def around(self, span: slice, steps: Iterator[tuple[int, Step]], last: int) -> list[tuple[int, Step]]:
-        """The `steps`, with a copy of a span of the vector before them in the first phase, and one back in the last."""
+        """The `steps`, between a copy of a span of the vector in the first phase and the copy back in the last."""
         if self._same:
             return list(steps)
         return [(0, Call(partial(self._load, span))), *steps, (last, Call(partial(self._store, span)))]

@@ -54,7 +54,7 @@ class Job:
 
 
 class Pipeline:
-    """`phases` phases that communicate over `groups`, and threads for one chunk more than there are phases.
+    """`phases` phases that communicate over `groups`, and threads for one chunk more than phases.
 
     After an error in one chunk all current and later chunks fail. The connections are then closed, so nothing waits
     forever, here or on another rank. The threads end with the pipeline, or with the program.
@@ -79,7 +79,7 @@ class Pipeline:
         return job
 
     def run(self, ways: Sequence[Way]) -> None:
-        """Carry some chunks and wait; this thread carries a single one, after the chunks that were started before."""
+        """Carry some chunks and wait; this thread carries a single chunk, after the chunks that were started before."""
         if len(ways) > 1:
             return self.start(ways).wait()
         job, (act,) = self._enter(ways)

@@ -42,7 +42,7 @@ class Ring:
             return self._group.send([part], self.right, chunk % TAGS) if part.numel() else None
 
     def wait(self, work: dist.Work | None, neighbour: int) -> None:
-        """Wait until a message from the left has arrived, or one to the right is sent."""
+        """Wait until a message from the left has arrived, or a message to the right is sent."""
         with self._exchange(neighbour):
             if work:
                 work.wait()
@@ -125,7 +125,7 @@ def _add(part: Tensor, arrived: Tensor, ranks: int) -> None:
 class Torus(DownAndUp):
     """A vector travels in chunks: while one chunk is in the second level, the next is in the first.
 
-    A mean in 16 bits differs from the exact one by at most u (1 + sum of (d-1)/2 over levels of d ranks) times the
+    A mean in 16 bits differs from the exact mean by at most u (1 + sum of (d-1)/2 over levels of d ranks) times the
     largest element of any rank, where u is 2^-11 for fp16 and 2^-8 for bf16: sums are made in fp32, and travelling
     values are rounded once per hop. Vectors that are themselves fp16 or bf16 are rounded once more in each level.
     Nothing overflows: the wire carries means, never sums. Below fp16's smallest normal number, 6e-5, a rounding is at
@@ -139,7 +139,6 @@ class Torus(DownAndUp):
 
     @property
     def wire_bytes(self) -> Sequence[float]:
-        """As `AllReduce.wire_bytes`; see `interface.wire_bytes`."""
         return [down.sent_bytes + up.sent_bytes if down and up else 0 for down, up in zip(*self._rings, strict=True)]
 
     def _ways(self, vector: Tensor) -> list[Way]:

@@ -1,4 +1,4 @@
-"""The address at which other hosts find this host, and the socket of rank 0 there: not on all of its addresses."""
+"""The address at which other hosts reach this host, and the socket of rank 0 at this address alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME_INTERFACE = "name the network interface that the nodes share as `interface`
 
 
 class RendezvousError(RuntimeError):
-    """The ranks did not find each other, or one was not a rank of this attempt; the message gives the details."""
+    """The ranks did not meet, or a process was not a rank of this attempt; the message gives the details."""
 
 
 def address_of_host(interface: str | None) -> tuple[socket.AddressFamily, str]:
@@ -22,7 +22,7 @@ def address_of_host(interface: str | None) -> tuple[socket.AddressFamily, str]:
 
 
 def listen(interface: str | None) -> socket.socket:
-    """A socket on a free port of the interface's address only; without one, of the first address of the host's name.
+    """A socket on a free port of the interface's address; without an interface, of the first of the host's name.
 
     A store that opens its own socket listens on all addresses of the host. Raises RendezvousError.
     """
@@ -57,10 +57,10 @@ def _host_address() -> tuple[socket.AddressFamily, str]:
     """
     name = socket.gethostname()
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        known = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise RendezvousError(f"the name of this host, {name}, has no address: {error}; {NAME_INTERFACE}") from error
-    addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+    addresses = [(family, str(address[0])) for family, _, _, _, address in known]
     outward = [(family, text) for family, text in addresses if not ip_address(text.partition("%")[0]).is_loopback]
     return (outward or _towards_others() or addresses)[0]
 

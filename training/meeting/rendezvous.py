@@ -149,7 +149,7 @@ def wait_for_rank_0(store: SignedStore, key: str) -> None:
             return store.wait([key], timedelta(seconds=LOOK_S))
         except dist.DistNetworkError:
             raise
-        except dist.DistError:  # the time of one wait is over; `check` raises DistNetworkError if rank 0 has ended
+        except dist.DistError:  # the time of this wait is over; `check` raises DistNetworkError if rank 0 has ended
             if store.check([key]):
                 return None
 
@@ -177,7 +177,7 @@ def _open_store(config: Config, ranks: Ranks) -> Store:
 
 
 def _find_store(config: Config, ranks: Ranks) -> Store:
-    address = _read_when_there(config.rendezvous, config.rendezvous_timeout_s, ranks.rank)
+    address = _address_of_rank_0(config.rendezvous, config.rendezvous_timeout_s, ranks.rank)
     timeout = timedelta(seconds=config.rendezvous_timeout_s)
     try:
         return TCPStore(address["host"], address["port"], ranks.world, False, timeout, wait_for_workers=False)
@@ -187,7 +187,7 @@ def _find_store(config: Config, ranks: Ranks) -> Store:
         raise RendezvousError(f"{reason}; if other nodes cannot use that address, {NAME_INTERFACE}") from error
 
 
-def _read_when_there(path: Path, timeout_s: float, rank: int) -> dict[str, Any]:
+def _address_of_rank_0(path: Path, timeout_s: float, rank: int) -> dict[str, Any]:
     deadline = time.monotonic() + timeout_s
     while not path.exists():
         if time.monotonic() > deadline:
@@ -202,7 +202,7 @@ def _prove(store: SignedStore, ranks: Ranks, timeout: timedelta) -> None:
     """Meet in the store, so that rank 0 can name the missing ranks; the backend could not.
 
     Every rank signs a nonce under its own name. Rank 0 verifies them and signs the list of all. A rank finds its own
-    nonce in the list, so it knows that the answer is new and not a copy of an earlier one.
+    nonce in the list, so it knows that the answer is new and not a copy.
     """
     mine = secrets.token_hex(NONCE_BYTES)
     store.set(f"here/{ranks.rank}", mine)

@@ -1,4 +1,4 @@
-"""What ranks send to their wrapper: the times of their steps, and rank 0 what the training does now.
+"""The messages of ranks to their wrapper: the times of their steps, and from rank 0 the activity of the training.
 
 All ranks take each step together, so rank 0 reports for all. Nothing here waits for a disk.
 """
@@ -77,7 +77,7 @@ class Heartbeat:
         self._doing, self._due_s = "", 0.0
 
     def now(self, doing: str, step: int) -> None:
-        """Report that the training is at `step`, and what it does from now on."""
+        """Report the step of the training, and its activity from now on."""
         now_s = time.monotonic()
         if self._address and (doing != self._doing or now_s >= self._due_s):
             self._doing, self._due_s = doing, now_s + AGAIN_S

@@ -32,8 +32,7 @@ class Appended:
                 self._torn = os.write(file.fileno(), lines) < len(lines)
         except OSError as error:
             if not self._warned:
-                lost = f"training: {self._what} being lost, {self._path}: {error.strerror}"
-                warn(lost)
+                warn(f"training: {self._what} being lost, {self._path}: {error.strerror}")
             self._warned = True
 
 

@@ -19,7 +19,7 @@ MOST_SKIPPED = 100  # steps in a row at the floor
 
 
 class LossScale:
-    """By what fp16 multiplies the loss before backward, so that small gradients survive; they are divided by it after.
+    """The factor of the loss in fp16, so that small gradients survive backward; they are divided by it afterwards.
 
     It is a power of two: no bit changes unless a number leaves the range of fp16. Source: Micikevicius et al. 2018,
     arXiv 1710.03740, section 3.2. `scale` doubles after GROWTH_STEPS good steps in a row and halves after a step that
@@ -39,7 +39,7 @@ class LossScale:
 
         Raises TrainingError, on all ranks, once no scale helps.
         """
-        largest = torch.stack(torch._foreach_norm(gradients, math.inf)).amax()  # amax returns NaN if there is one
+        largest = torch.stack(torch._foreach_norm(gradients, math.inf)).amax()  # amax returns NaN if a norm is NaN
         finite = math.isfinite(largest.item())
         if finite:
             torch._foreach_mul_(gradients, 1.0 / self.scale)

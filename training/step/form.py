@@ -1,8 +1,8 @@
 """How the network of a run computes: compiled by torch.compile, or eager, one kernel at a time.
 
-All attempts of a run have one form, because the two round differently: it is in every checkpoint. What was compiled is
-in a folder of the node, whose small files a shared disk would serve slowly to thousands of ranks, and rank 0 keeps it
-as one file in the run folder. So a later attempt on other nodes does not compile again.
+All attempts of a run have the same form, because the two round differently: it is in every checkpoint. The compiled
+programs are in a folder of the node, whose small files a shared disk would serve slowly to thousands of ranks. Rank 0
+keeps them as one file in the run folder. So a later attempt on other nodes does not compile again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FOLDER = "TORCHINDUCTOR_CACHE_DIR"  # a user's own value stays; Triton's cache i
 
 
 def lacking(device: torch.device) -> str:
-    """What torch.compile needs on this device and is not here; '' if nothing is."""
+    """What torch.compile needs on this device and lacks; '' if it lacks nothing."""
     gpu = device.type == "cuda"
     variable, names = ("CC", C_COMPILERS) if gpu else ("CXX", COMPILERS)
     where, what = ("a GPU", "C") if gpu else ("a CPU", "C++")
@@ -91,7 +91,7 @@ class Form:
 
     @contextmanager
     def step(self, shape: object) -> Iterator[None]:
-        """A context for a step of this shape; within the first ones the network is compiled."""
+        """A context for a step of this shape; within the first steps the network is compiled."""
         with self._begun() if self.compiled and shape not in self._seen else nullcontext():
             yield
         if self._folder and self._first and shape not in self._seen:
@@ -119,7 +119,7 @@ class Form:
         return torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
 
     def _call(self, *inputs: Any) -> Any:
-        """The compiled forward pass; the eager one from then on if it cannot be compiled, which nobody asked for."""
+        """The compiled forward pass; if it cannot be compiled, eager from then on: nobody asked to compile."""
         from torch._dynamo.exc import TorchDynamoException
 
         try:
@@ -131,7 +131,7 @@ class Form:
             return self._model(*inputs)
 
     def _cache(self) -> Path | None:
-        """The node's folder of what this program has compiled, with what earlier attempts kept; None if a user's."""
+        """The node's folder of compiled programs, with those of earlier attempts; None if the user names a folder."""
         if os.environ.get(FOLDER):
             return None
         own = own_folder(tempfile.gettempdir())
@@ -157,7 +157,7 @@ class Form:
 
 def compile_(model: nn.Module, precision: str) -> None:
     """Compile the network in place, in its first steps."""
-    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 takes a network compiled for bf16 for one in fp16
+    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 takes a network compiled for bf16 as if for fp16
         torch.compiler.config.cache_key_tag = precision
     model.compile(dynamic=False)  # so a resumed training compiles the same programs, in whatever phase it begins
 
@@ -172,7 +172,7 @@ def pack(folder: Path, file: Path) -> None:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Add the files of the archive to `folder`, but those that are there: other ranks may have them open.
+    """Add the files of the archive to `folder`, but no existing file: other ranks may have it open.
 
     Raises OSError, also for an archive that is not this user's, and TarError.
     """

@@ -91,7 +91,7 @@ class MeanGradient:
         return self._waiting.arriving(self._sync.arriving())
 
     def _move_at_once(self, learning: list[Parameter], rate: float) -> None:
-        """Move all weights, by gradients of at most `clip_norm`: all ranks have the same ones, and clip alike."""
+        """Move all weights, by gradients of at most `clip_norm`: all ranks have the same gradients, and clip alike."""
         if self._clip_norm:
             torch.nn.utils.clip_grad_norm_(learning, self._clip_norm)
         self.optimizer.step(rate)
@@ -122,9 +122,9 @@ def steps_in_parts(optimizer: Optimizer) -> bool:
 class Waiting:
     """Adds up the seconds that a rank waits for the others in its steps, by the clock of its own thread.
 
-    In each step the ranks wait for the slowest one. So the rank that waits least makes the others wait. Communication
+    In each step the ranks wait for the slowest rank. So the rank that waits least makes the others wait. Communication
     beside backward counts only if the rank waits for it in the end; sums over the ranks within the model (batch norm
-    over groups) count as computing. On a GPU the thread queues work and does not wait, so the time is unknown there.
+    over groups) count as computing. On a GPU the thread queues work and does not wait, so the time is unknown.
     """
 
     def __init__(self) -> None:
@@ -170,8 +170,8 @@ class Replayed:
     """`act(inputs, labels)`, which returns nothing and changes tensors in place, as a CUDA graph for each shape.
 
     So the host launches once a step, not a thousand times: with few images on each card the launches take longer than
-    the work. A graph has fixed shapes and addresses. It replays what the device did and nothing that Python did, so
-    only built-in networks are replayed.
+    the work. A graph has fixed shapes and addresses. It replays the work of the device and none of Python's, so only
+    built-in networks are replayed.
     """
 
     def __init__(self, act: Callable[[Tensor, Tensor], None]) -> None:

@@ -33,9 +33,9 @@ class Extras:
     def __init__(self, model: nn.Module, statistics: Sequence[Tensor] | None = None) -> None:
         floats = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         changing = {id(tensor) for tensor in running(layers(model))}
-        found = floats if statistics is None else list(statistics)
-        self._others = [tensor for tensor in found if id(tensor) not in changing]
-        self._statistics = [tensor for tensor in found if id(tensor) in changing]
+        travelling = floats if statistics is None else list(statistics)
+        self._others = [tensor for tensor in travelling if id(tensor) not in changing]
+        self._statistics = [tensor for tensor in travelling if id(tensor) in changing]
         self._held = [tensor.clone() for tensor in self._others]
         self._views: list[Tensor] = []
         device = next(model.parameters()).device
@@ -109,9 +109,9 @@ class Gradients:
 
     Backward makes the gradients anew; those of a complete bucket are copied into its vector together, and every `.grad`
     is then a view of it. To add each to the vector would be a launch for each, and more to read. All ranks reduce their
-    buckets, one at first, in the order of the layout: a bucket that is complete early waits for those before it.
+    buckets, at first a single bucket, in the order of the layout: a complete bucket waits for those before it.
     Parameters that need no gradient at the construction are left out. The extras travel in the first bucket, or before
-    all buckets through `apart`; `statistics` are the travelling ones, None for all. Raises ValueError if parameters
+    all buckets through `apart`; `statistics` are those that travel, None for all. Raises ValueError if parameters
     have several dtypes, or none learns.
     """
 
@@ -177,7 +177,7 @@ class Gradients:
         self._start_complete()
 
     def arriving(self) -> Iterator[Sequence[Parameter]]:
-        """After backward: the parameters of one bucket after the other, as soon as their gradients are the ranks' mean.
+        """After backward: the parameters of bucket after bucket, as soon as their gradients are the ranks' mean.
 
         It must be taken to its end. Raises PeerLost if another rank is gone. Before it waits, it raises MissingGradient
         if backward did not reach a parameter.
@@ -204,7 +204,7 @@ class Gradients:
         return nullcontext()
 
     def numbers(self) -> Tensor:
-        """[mean loss, above 0 if any rank wants to stop] of the last step; the next one writes over it."""
+        """[mean loss, above 0 if any rank wants to stop] of the last step; the next step writes over it."""
         return self._extras.numbers()
 
     def _hook(self, number: int) -> Callable[[Tensor], None]:

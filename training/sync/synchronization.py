@@ -76,7 +76,7 @@ Synchronization: TypeAlias = "Gradients | DDPGradients"
 
 
 def build(config: Config, ranks: Ranks, model: nn.Module) -> tuple[Synchronization, Planner | None]:
-    """All ranks must call it at the same time. The planner, if there is one, must be called before every step."""
+    """All ranks must call it at the same time. A planner must be called before every step."""
     keys = config.train.sync
     statistics = travelling(model, config.train.norm)
     if keys.all_reduce == "ddp":

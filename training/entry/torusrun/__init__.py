@@ -1,18 +1,11 @@
-"""The one package of an installation: `torusrun.submit` for Python, and what a script in a run with `command:` may use.
+"""The package of an installation: `torusrun.submit` for Python, and the tools of a script in a run with `command:`.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, torusrun.torus_hook())
 
-    checkpoints = torusrun.Checkpoints(model=model, optimizer=optimizer)
-    for step in range(checkpoints.resume(), total):
-        ...
-        checkpoints.after_step(step + 1)
-        if checkpoints.asked_to_stop:
-            sys.exit(torusrun.LATER)
-    checkpoints.close()
-
-`torusrun.submit("run.yaml")` submits a run and returns a `Run`; `torusrun.plan("run.yaml")` computes the same plan
-without touching anything. Names are loaded on first use, so that the import costs nothing.
+`torusrun.Checkpoints` saves and continues: its own description shows the loop. `torusrun.submit("run.yaml")` submits a
+run and returns a `Run`; `torusrun.plan("run.yaml")` computes the same plan without touching anything. Names are loaded
+on first use, so that the import costs nothing.
 
 This file is in an installed package beside `orchestrator` and `training`, and alone in training/entry/, the folder that
 programs get on their path. From both, `torusrun.training` is ours, and `training` is whatever the user calls so.

@@ -13,7 +13,7 @@ def _start(package: str) -> None:
     """Run the module or the program that the arguments name, with this package as `torusrun`."""
     own = os.path.dirname(package)
     path = [entry for entry in sys.path[1:] if entry]  # the first is the folder of this file
-    sys.path[:] = [*path, *({own} - {*path})]  # last: for processes that this one starts
+    sys.path[:] = [*path, *({own} - {*path})]  # last: for processes that it starts
     import importlib.util
     import runpy
 
