@@ -139,7 +139,7 @@ class CheckpointFolder:
 def write(order: Order, memory: memoryview, between: Callable[[], None] = lambda: None) -> dict[str, tuple[int, str]]:
     """Write files from the shared `memory`; returns their (bytes, SHA-256).
 
-    The last order makes it complete, and deletes the older checkpoints that do not stay. `between` comes between blocks.
+    The last order completes it and deletes the older checkpoints that do not stay. `between` is called between blocks.
     Raises OSError if nothing was added (disk full, quota, ...): the last order removes the temporary folder then.
     """
     folder, temporary = Path(order.folder), order.temporary
