@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from torusrun.training.checkpoint.manifest import name_of
 from torusrun.training.checkpoint.writer import Writer
 from torusrun.training.collectives import device as devices
@@ -12,7 +14,7 @@ from torusrun.training.meeting import rendezvous
 from torusrun.training.parts import build_parts, check_alike, settle
 from torusrun.training.reporting import start
 from torusrun.training.reporting.exits import EXIT_DONE, EXIT_NO_CHECKPOINT, EXIT_STOPPED, StopRequest
-from torusrun.training.reporting.reporter import Meter, Reporter, record_done
+from torusrun.training.reporting.reporter import Reporter, record_done
 
 
 def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) -> int:
@@ -49,18 +51,18 @@ def run(config: Config, ranks: Ranks, stop: StopRequest, writer: Writer | None) 
 def _train(
     config: Config, ranks: Ranks, learner: Learner, reporter: Reporter, saver: LearnerSaver, stop: StopRequest
 ) -> int:
-    train, meter = config.train, Meter()
+    every = config.train.log_every_steps
     saver.begin()
     while not learner.finished:
         # This attempt or the next does the work that is due after a step.
         if learner.course.evaluates(learner.before, learner.progress):
             saver.evaluated(reporter.evaluation().model.accuracy)
         reporter.stepping()
-        with meter.steps(lambda: learner.progress.samples):
-            stopping = learner.step(stop.requested)
-        reporter.timed(meter.last_s)
-        if learner.progress.steps // train.log_every_steps > learner.before.steps // train.log_every_steps:
-            reporter.step(meter)
+        began_s = time.perf_counter()
+        stopping = learner.step(stop.requested)
+        reporter.timed(time.perf_counter() - began_s)
+        if learner.progress.steps // every > learner.before.steps // every:
+            reporter.step()
         if stopping or learner.finished:
             if not saver.save_last():
                 return EXIT_NO_CHECKPOINT
@@ -73,5 +75,5 @@ def _train(
     saver.evaluated(evaluation.model.accuracy)
     if not record_done(config, ranks, learner.device, learner.progress):
         return EXIT_NO_CHECKPOINT
-    reporter.done(evaluation, meter, name_of(learner.progress.steps))
+    reporter.done(evaluation, name_of(learner.progress.steps))
     return EXIT_DONE

@@ -19,8 +19,8 @@ class ShardedSaver(Saver):
     """As Saver, but every rank has a `writer`, and all call `save`, `look` and `finish` together.
 
     A checkpoint has two parts in time: all ranks write their files, then rank 0 names them in the manifest. If a rank
-    could not write, the others' files are deleted. What is killed in between is not completed: its parts may be lost
-    with their nodes.
+    could not write, the others' files are deleted. A checkpoint that ends in between is never completed: parts of it
+    may be lost with their nodes.
     """
 
     def __init__(

@@ -40,8 +40,7 @@ class PhaseKeys:
     augment: bool | None = key(None, "whether training images are changed at random")
     weight_decay: Annotated[float, Limits(at_least=0, at_most=1e6)] | None = key(None, "L2")
     collapse: bool = key(
-        False,
-        "a branch: at its end its weights join the ensemble, and the state is that of its start again",
+        False, "a branch: at its end its weights join the ensemble, and the state is that of its start again"
     )
 
 
@@ -208,9 +207,7 @@ class NormKeys:
     )
     eps: Annotated[float, Limits(above=0, at_most=1)] | None = key(None, "added to the variance; null: the model's own")
     ranks: Annotated[int, Limits(at_least=1, at_most=10**6)] = key(
-        1,
-        "consecutive ranks that normalize together",
-        source="Ying et al. 2018, arXiv 1811.06992",
+        1, "consecutive ranks that normalize together", source="Ying et al. 2018, arXiv 1811.06992"
     )
 
 
@@ -252,8 +249,7 @@ class Train:
         1, "backward passes of a rank in a step, each on a part of its samples"
     )
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
-        "fp32",
-        "type of matrix products and convolutions; weights stay in fp32",
+        "fp32", "type of matrix products and convolutions; weights stay in fp32"
     )
     loss_scale: Annotated[float, Limits(at_least=1, at_most=2.0**60)] = key(
         LOSS_SCALE,

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import math
 import platform
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 
 import torch
@@ -31,21 +28,15 @@ from torusrun.training.reporting.output import warn
 
 
 class Meter:
-    """Times the steps in `with meter.steps(lambda: images_seen):`; evaluation and checkpoints outside do not count."""
+    """Adds up the times of steps; those of evaluations and checkpoints do not count."""
 
     def __init__(self) -> None:
         self._images = self._recent_images = 0
         self._spent_s = self._recent_s = 0.0
-        self.last_s = 0.0  # the time of the newest steps
 
-    @contextmanager
-    def steps(self, seen: Callable[[], int]) -> Iterator[None]:
-        """Time steps; `seen` returns the number of images so far."""
-        before, started_s = seen(), time.perf_counter()
-        yield
-        images, self.last_s = seen() - before, time.perf_counter() - started_s
-        self._images, self._spent_s = self._images + images, self._spent_s + self.last_s
-        self._recent_images, self._recent_s = self._recent_images + images, self._recent_s + self.last_s
+    def add(self, images: int, spent_s: float) -> None:
+        self._images, self._spent_s = self._images + images, self._spent_s + spent_s
+        self._recent_images, self._recent_s = self._recent_images + images, self._recent_s + spent_s
 
     def recent_images_per_s(self) -> float:
         """The rate since the last call."""
@@ -101,7 +92,7 @@ class Reporter:
         self._config, self._ranks, self._learner = config, ranks, learner
         self._metrics = Metrics(config.metrics if ranks.rank == 0 else None, config.attempt)
         self._problems = Problems(learner.data, learner.device)
-        self._times = StepTimes(ranks.rank, config.token)
+        self._times, self._meter = StepTimes(ranks.rank, config.token), Meter()
         self._heartbeat = Heartbeat(ranks.rank, config.token)
         self._first_s: list[float] | None = []  # of the first calls of a step, until they are reported
         self._calls = -1, 0  # the number of the phase, and how often its steps began
@@ -133,15 +124,16 @@ class Reporter:
         """Report that the newest steps took `spent_s`."""
         if self._first_s is not None and len(self._first_s) < FIRST:
             self._first_s.append(spent_s)
-        learner, steps = self._learner, self._learner.progress.steps
-        self._times.add(steps, steps - learner.before.steps, spent_s, learner.waited_s(), learner.read_s())
+        learner, before, now = self._learner, self._learner.before, self._learner.progress
+        self._meter.add(now.samples - before.samples, spent_s)
+        self._times.add(now.steps, now.steps - before.steps, spent_s, learner.waited_s(), learner.read_s())
 
-    def step(self, meter: Meter) -> None:
+    def step(self) -> None:
         learner = self._learner
         self._write(
             events.STEP, total_steps=self._total_steps, total_samples=learner.course.total_samples,
             epoch=round(learner.epochs, 4), loss=round(learner.mean_loss, 5), lr=round(learner.last_rate, 6),
-            images_per_s=meter.recent_images_per_s(),
+            images_per_s=self._meter.recent_images_per_s(),
             **({} if learner.loss_scale is None else {"loss_scale": learner.loss_scale}), **self._first(),
         )  # fmt: skip
 
@@ -185,8 +177,8 @@ class Reporter:
     def stop(self, reason: str) -> None:
         self._write(events.STOP, reason=reason)
 
-    def done(self, evaluation: Evaluation, meter: Meter, checkpoint: str) -> None:
-        self._write(events.DONE, **evaluation.row(), images_per_s=meter.images_per_s(), checkpoint=checkpoint)
+    def done(self, evaluation: Evaluation, checkpoint: str) -> None:
+        self._write(events.DONE, **evaluation.row(), images_per_s=self._meter.images_per_s(), checkpoint=checkpoint)
 
     def end(self) -> None:
         """Write the pending lines of the trace."""
