@@ -96,6 +96,6 @@ class ShardedSaver(Saver):
         self._write.begin(replace(last, written=files, token=self._order.token), self._shares.descriptor)
 
     def _end(self, wait: bool) -> None:
-        """Note the end of rank 0's last order, if it has an order."""
+        """Note the end of rank 0's order, once it has ended."""
         if done := self._write.finished(wait):
             self._ended(replace(done, writing_s=done.writing_s + self._shares_s))

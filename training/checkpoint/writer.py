@@ -147,7 +147,7 @@ def serve(orders: int, training: int) -> None:
 
 
 def _serve(orders: socket.socket, training: int, begun: bytes = b"") -> None:
-    """Write what is ordered until the process `training` has ended; a message `begun` is sent to it first."""
+    """Write what is ordered until the process `training` has ended. It first sends `begun`, unless that is empty."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     os.setpgid(0, 0)  # some launchers kill the process group of a rank

@@ -143,7 +143,7 @@ def _and_others(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class FilesOf:
-    """Images in files of one layout: `opened` opens a folder of them; `known` does so if it is quick, else None."""
+    """Images in files of one layout: `opened` opens a folder of them; `known` does so if that is quick, else None."""
 
     opened: Callable[[Path], Split[Any]]
     known: Callable[[Path], Split[Any] | None]

@@ -22,7 +22,7 @@ def address_of_host(interface: str | None) -> tuple[socket.AddressFamily, str]:
 
 
 def listen(interface: str | None) -> socket.socket:
-    """A socket on a free port of the interface's address; without an interface, of the first of the host's name.
+    """A socket on a free port of the interface's address; without an interface, of the host name's first address.
 
     A store that opens its own socket listens on all addresses of the host. Raises RendezvousError.
     """

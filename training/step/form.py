@@ -157,7 +157,7 @@ class Form:
 
 def compile_(model: nn.Module, precision: str) -> None:
     """Compile the network in place, in its first steps."""
-    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 takes a network compiled for bf16 as if for fp16
+    if hasattr(torch.compiler.config, "cache_key_tag"):  # torch 2.11 confuses networks compiled for bf16 and fp16
         torch.compiler.config.cache_key_tag = precision
     model.compile(dynamic=False)  # so a resumed training compiles the same programs, in whatever phase it begins
 
