@@ -11,9 +11,9 @@ from tests.e2e.places import Place
 pytestmark = pytest.mark.lab  # also on this machine: its runs take minutes
 SEED = 11
 SAMPLE = {
-    "local": ["kill-shell", "resume-races"],
-    "slurm": ["stop-rank", "link-cut-other"],
-    "gridengine": ["kill-wrapper", "node-dies-first"],
+    "local": ["kill-shell", "resume-races", "stop-rank"],
+    "slurm": ["link-cut-other"],
+    "gridengine": ["kill-wrapper"],
     "pbs": ["outside-cancel"],
 }
 PLANNED = schedule(SEED, sum(map(len, SAMPLE.values())), SAMPLE)

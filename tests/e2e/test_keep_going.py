@@ -225,7 +225,8 @@ def test_cancelling_a_run_that_keeps_going_ends_all_its_jobs(place: Place, chanc
 def test_a_program_that_fails_alike_is_not_started_again_and_again(place: Place) -> None:
     """Whatever process it is, and although it leaves a new file beside its checkpoints each time."""
     script = 'touch "$TORUSRUN_CHECKPOINTS/log-$$.txt"; echo "process $$ is broken" >&2; exit 3'
-    run = place.submit_script(script, "--set", "keep_going={attempts: 22, without_progress: 22}")
+    # Each job that is not needed takes Grid Engine some seconds.
+    run = place.submit_script(script, "--set", "keep_going={attempts: 9, without_progress: 9}")
     assert place.watch(run).returncode == 1
     view = place.view(run)
     assert view["state"] == "FAILED" and "two attempts in a row failed after the same step" in view["reason"], view
