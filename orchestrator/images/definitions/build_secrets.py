@@ -80,7 +80,8 @@ class Secrets:
             hidden |= of_urls(value) | {*value.splitlines()}
         if path := self.files.get("netrc"):
             hidden |= {password for _, _, password in _netrc(path).hosts.values() if password}
-        return hiding(hidden | {quote(text, safe="") for text in hidden} | {unquote(text) for text in hidden})
+        quoted = {quote(text, safe="", errors="surrogateescape") for text in hidden}  # a variable may hold any bytes
+        return hiding(hidden | quoted | {unquote(text) for text in hidden})
 
 
 def hiding(hidden: Iterable[str]) -> Callable[[str], str]:

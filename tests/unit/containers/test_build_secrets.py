@@ -59,3 +59,8 @@ def test_a_token_in_the_path_of_a_url_is_hidden_in_every_url() -> None:
     assert redactor("https://a.org/t0k-en/packages/x.whl") == "https://a.org****/packages/x.whl"
     devpi = Secrets({"A": "https://a.org/root/pypi/+simple/"}).redactor
     assert devpi("in /root/.cache/pip of pypi") == "in /root/.cache/pip of pypi"
+
+
+def test_a_variable_of_any_bytes_is_hidden_also_where_a_url_quotes_it() -> None:
+    redactor = Secrets({"A": "p\udcff&ss"}).redactor
+    assert redactor("https://me:p%FF%26ss@a.org p\udcff&ss") == "https://me:****@a.org ****"

@@ -286,9 +286,9 @@ def test_their_commands_run_beside_what_they_copy(folder: Path, name: str, copie
 
 
 def test_the_runscript_takes_arguments_in_place_of_cmd(folder: Path) -> None:
-    text = definition(folder, TINY + 'ENTRYPOINT ["printf", "%s,"]\nCMD ["a b", "c"]\n')
+    text = definition(folder, TINY + 'ENTRYPOINT ["printf", "%s  ,"]\nCMD ["a  b", "c"]\n')
     script = definition_file.stages(text)[-1].sections["runscript"]
-    for given, printed in (([], "a b,c,"), (["d"], "d,")):
+    for given, printed in (([], "a  b  ,c  ,"), (["d"], "d  ,")):
         done = subprocess.run(["sh", "-c", script, "sh", *given], capture_output=True, text=True, timeout=10)
         assert done.stdout == printed
 

@@ -70,7 +70,7 @@ class Recipe:
         lines = [Text(f"cd {self.folder.shell()}")] if self.folder.plain != "/" else []
         if self.command:
             lines.append(Text(f'[ "$#" -gt 0 ] || set -- {_words(self.command)}'))
-        return [*lines, Text(f'exec {_words(self.entrypoint)} "$@"'.replace("  ", " "))]
+        return [*lines, Text(" ".join(["exec", *map(shell, self.entrypoint), '"$@"']))]
 
     def _note(self, step: Instruction, why: str) -> None:
         if why:
