@@ -130,8 +130,8 @@ def test_a_service_that_does_not_answer_any_more_is_reported(made: Made) -> None
     made.record("rollout", "silent")
     at = time.strftime("%H:%M", time.localtime(json.loads(made.attempt.role_state("rollout").read_text())["t"]))
     assert made.view().reason == f"rollout is silent: /health has not answered since {at}"
-    made.record("rollout", "waiting")
-    assert made.view().reason == "rollout: waiting for /health, 0s of 20m", "it was started again"
+    made.record("rollout", "waiting", ago_s=61)
+    assert made.view().reason == "rollout: waiting for /health, 1m of 20m", "it was started again"
 
 
 def test_the_nodes_on_a_screen_name_the_roles_of_their_ranks(made: Made) -> None:
