@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MISPLACED = 64
 UNSTARTED = {ImageError: Meaning.NO_IMAGE, CutOffError: Meaning.CUT_OFF}
 AT_THE_END_S = 10.0  # that a main role which has ended its services itself may take to end
+APART_S = 10.0  # between two starts of a program, so that a fault of some seconds does not use up its restarts
 UNREADY = 69  # of a service that is not ready, or ended before the run (sysexits.h, EX_UNAVAILABLE)
 
 
@@ -156,6 +157,7 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
         judgement = judge.next() if judge else None
         while judgement or not judge:
             with contextlib.ExitStack() as over:
+                next_s = time.monotonic() + APART_S
                 starting = replace(rank, judgement=judgement.variables) if judgement else rank
                 child = begin(starting, lock, log, held, over if judgement else held, roles)
                 _record_start(rank, child.pid, restarts=rank.role.restart - again)
@@ -174,6 +176,8 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
             elif again:
                 again -= 1
                 print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
+                if asked := program.told_within(next_s - time.monotonic()):
+                    break
             else:
                 break
         return Ran(code, asked, service.failed if service else "", judge is not None and not judge.over)
