@@ -245,14 +245,15 @@ def test_a_verb_that_reports_ends_with_its_link(far: Path, run_file: Path, monke
     reader = threading.Thread(target=follow)
     reader.start()
     try:
-        assert began.wait(60)
+        until(began.is_set, "the first line of the program")
         (there,) = programs
         there.stdin.close()  # as a link that broke does
         until(lambda: there.poll() is not None, "the verb to end")
     finally:
-        there.send_signal(signal.SIGKILL)
-        reader.join()
         run.cancel()
+        for program in programs:
+            program.send_signal(signal.SIGKILL)
+        reader.join()
 
 
 def test_the_site_of_the_page_is_read(tmp_path: Path, home: Path) -> None:
