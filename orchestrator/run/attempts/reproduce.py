@@ -80,8 +80,9 @@ def _check_code(run: RunFolder, kept: Plan) -> None:
 
 
 def _check_images(run: RunFolder, kept: Plan) -> None:
-    images = image_kept.all_kept(run, kept.run.image)
-    for name in of_images(kept):
+    names = of_images(kept)
+    images = image_kept.all_kept(run, kept.run.image) if names else {}
+    for name in names:
         if name not in images:
             file = run.image if name == kept.run.image else run.images
             raise UserError(f"{file} is gone, which names the image of {run.run_id}; {ANEW}")

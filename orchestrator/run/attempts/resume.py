@@ -84,14 +84,15 @@ def next_attempt(
 def _history(run: RunFolder, seen: View) -> History:
     """The history of a run with this view of its newest attempt."""
     attempt = run.attempt(seen.attempt)
-    end = End.readable(attempt.end)
+    at_work = claim.held(attempt)
+    end = End.readable(attempt.end)  # after the lock, before whose release an attempt writes its end
     return History(
         seen.attempt,
         seen.state,
         seen.reason,
         job=seen.job,
         begun=ledger.last(ledger.events(run.ledger), Started, seen.attempt) is not None,
-        at_work=claim.held(attempt),
+        at_work=at_work,
         again=end is None or end.again,
         held=allocation.is_held(run),
         more=_more(run, seen.attempt),

@@ -1,7 +1,7 @@
 """The last views of runs that are over, in one file: 10,000 of them are listed without reading their folders.
 
 One line per run, newest last, after its checksum. The last field is for showing a run, the fields before it are for
-selecting runs. A run is removed before it is resumed (run/attempts/submit.py). The file is safe to delete.
+selecting runs. A run is removed before it is resumed. The file is safe to delete.
 """
 
 from __future__ import annotations
