@@ -176,6 +176,8 @@ def _run(rank: Rank, lock: int, cores: Collection[int], held: contextlib.ExitSta
             elif again:
                 again -= 1
                 print(f"torusrun: it ended with {code}; it is started again", file=sys.stderr, flush=True)
+                if service:
+                    service.starts_again(APART_S)
                 if asked := program.told_within(next_s - time.monotonic()):
                     break
             else:

@@ -66,6 +66,16 @@ def state(service: Service) -> dict[str, object]:
     return read_object(service.rank.attempt.role_state("server")) or {}
 
 
+def test_a_service_that_starts_again_is_not_ready_meanwhile(tmp_path: Path, port: int) -> None:
+    service = made(tmp_path, port, ReadyCheck("tcp", within_s=5.0))
+    service.begin()
+    until(lambda: is_ready(service.rank.attempt, "server"), "its port")
+    service.end()
+    service.starts_again(10.0)
+    assert not is_ready(service.rank.attempt, "server"), "whatever has the port now"
+    assert (state(service)["state"], state(service)["within_s"]) == ("waiting", 15.0)
+
+
 @pytest.mark.parametrize(
     ("check", "ready"),
     [

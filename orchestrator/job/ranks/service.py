@@ -47,6 +47,11 @@ class Service:
         """End the checks: the program has ended."""
         self._over.set()
 
+    def starts_again(self, longest_s: float) -> None:
+        """Record that the program starts again within this time: until then it is not ready, whoever has its port."""
+        if self.rank.leads and not self.role.each:
+            self._record(WAITING, longest_s)
+
     def told(self, now_s: float) -> bool:
         """Whether the supervisor has asked this role to stop: the main role is over, or nothing is to be judged."""
         if not self.role.service or now_s < self._told_s + EVERY_S:
@@ -92,9 +97,10 @@ class Service:
                 self.failed = f"was ready, and {self.role.ready.words} has not answered for {LOST_S:g} s"
                 return
 
-    def _record(self, state: str, **more: float) -> None:
+    def _record(self, state: str, later_s: float = 0.0, **more: float) -> None:
         check = self.role.ready
-        record(self.rank.attempt, self.role.name, state, check=check.words, within_s=check.within_s, **more)
+        within_s = check.within_s + later_s
+        record(self.rank.attempt, self.role.name, state, check=check.words, within_s=within_s, **more)
 
     def _answers(self, check: ReadyCheck) -> bool:
         if check.kind == "http":
