@@ -70,6 +70,11 @@ class ClusterFacts:
     reservations: Mapping[str, Queue] | None = None  # by name, if each has a queue of its own, and they are known
     remarks: tuple[str, ...] = ()  # what was not understood or did not answer, with the text
 
+    @property
+    def with_reserved(self) -> tuple[Queue, ...]:
+        """The queues, and those of reservations."""
+        return (*self.queues, *(self.reservations or {}).values())
+
 
 def optional(ask: Ask, argv: Sequence[str]) -> str:
     """The output of a command; '' if it failed, since a site may forbid it."""

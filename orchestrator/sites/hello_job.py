@@ -81,7 +81,7 @@ def _size(site: Site) -> tuple[int, float]:
     if (asked := client.of(site)).scheduler.traits.one_machine:
         return 1, LIMIT_S
     try:
-        queues = asked.describe().queues
+        queues = asked.describe().with_reserved
     except SiteError:
         return 2, LIMIT_S
     mine = [queue for queue in queues if queue.name == (site.queue or queue.name)]

@@ -80,23 +80,32 @@ def places(site: str, planned: Plan) -> Iterator[Place]:
         yield Place(site, "", NOW, "this machine", usual=True)
         return
     asked = client.of(planned.site)
+    wanted = planned.run.queue or planned.site.queue
     try:
-        queues = offered(asked.describe(), planned.site.request.reservation) if asked.can_describe else ()
+        facts = asked.describe() if asked.can_describe else ClusterFacts("")
     except SiteError as error:
         yield Place(site, "", NOT_KNOWN, str(error))
         return
-    wanted = planned.run.queue or planned.site.queue
-    for queue in queues or [Queue(wanted or "")]:
-        usual = queue.name in wanted.split(",") if wanted else queue.is_default  # Slurm takes several partitions
+    reservation = planned.site.request.reservation
+    names = wanted.split(",") if wanted else []  # Slurm takes several partitions
+    if reservation and facts.reservations is not None:
+        names = []  # it has a queue of its own
+    for queue in offered(facts, reservation, wanted) or [Queue(wanted or "")]:
+        usual = queue.name in names if names else queue.is_default
         yield _judged(asked, planned, replace(Place(site, queue.name, NOT_KNOWN), usual=usual), queue)
 
 
-def offered(facts: ClusterFacts, reservation: str | None) -> Sequence[Queue]:
-    """The queues that a job may go to: where a reservation has a queue of its own (PBS), a job in it has that alone."""
-    if facts.reservations is None or not reservation:
-        return facts.queues
-    unknown = Queue(reservation, is_default=True, closed="its server has no such reservation")
-    return [facts.reservations.get(re.split("[.@]", reservation)[0], unknown)]  # an id is NAME.SERVER
+def offered(facts: ClusterFacts, reservation: str | None, wanted: str | None = None) -> Sequence[Queue]:
+    """The queues that a job may go to, which names this reservation or wants this queue.
+
+    Where a reservation has a queue of its own (PBS), a job in it has that alone, and no other job has it.
+    """
+    known = facts.reservations or {}
+    if (name := re.split("[.@]", reservation or wanted or "")[0]) in known:  # an id is NAME.SERVER
+        return [known[name]]
+    if reservation and facts.reservations is not None:
+        return [Queue(reservation, is_default=True, closed="its server has no such reservation")]
+    return facts.queues
 
 
 def _judged(asked: Client, planned: Plan, place: Place, queue: Queue) -> Place:

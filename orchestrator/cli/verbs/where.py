@@ -98,6 +98,8 @@ def _at(site: str, file: str, settings: Sequence[str], *, asks: bool = True) -> 
         outcome = where.NEVER if isinstance(error, UserError) else where.NOT_KNOWN
         return [where.Place(site, "", outcome, str(error))]
     except Exception as error:
+        if asks:
+            raise
         return [where.Place(site, "", where.NOT_KNOWN, report(error, ["where"]))]
 
 

@@ -59,7 +59,7 @@ def _answers(asked: client.Client) -> Check:
 
 
 def _queue(name: str, facts: ClusterFacts) -> Check:
-    queues = {queue.name: queue for queue in facts.queues}
+    queues = {queue.name: queue for queue in facts.with_reserved}
     mend = f"write queue: {_words(tuple(queue.name for queue in facts.queues if not queue.closed))}"
     if name not in queues:
         return failed("queue", f"there is no queue {name!r}", mend)
@@ -92,7 +92,7 @@ def _request(site: Site) -> Check:
 
 def _nodes(site: Site, facts: ClusterFacts) -> Iterator[Check]:
     """The request of a run for a node, compared with the queue's largest nodes."""
-    chosen = [queue for queue in facts.queues if queue.name == (site.queue or queue.name)]
+    chosen = [queue for queue in facts.with_reserved if queue.name == (site.queue or queue.name)]
     kinds = [kind for queue in chosen for kind in queue.kinds]
     if not kinds:
         return

@@ -277,6 +277,8 @@ def test_the_queue_of_a_reservation_is_for_the_jobs_in_it_alone() -> None:
     forged = "Variable_List = A=\nResv ID: R1.pbs0\nqueue = workq\nResv ID: R98.pbs0\nqueue = workq\n"
     forged_facts = pbs.describe(lambda argv: PBS_WITH_RESERVATIONS(argv) + forged * (argv[0] == "pbs_rstat"), PBSUSER)
     assert forged_facts.queues == facts.queues, "nobody can hide a queue by a reservation of his"
+    assert offered(facts, None, "R0") == offered(facts, "R0", "workq") == [facts.reservations["R0"]]
+    assert offered(facts, None, "workq") == facts.queues
     early = offered(facts, "R18")[0]
     assert not early.closed, "PBS takes jobs before a reservation begins"
     assert [kind.nodes for kind in early.kinds] == [2] and early.free is None
