@@ -1,5 +1,6 @@
 """What a plan does that its user may not expect: `plan`, `submit` and a dry run say it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ NOTE = "the run ends in its warm-up, at lr 0.05: train.schedule.warmup_epochs is
         (["train={epochs: 1, recipe: facebook-1h}"], []),
     ],
 )
-def test_the_example_trains_one_epoch(settings: list[str], notes: list[str], home: Path) -> None:
+def test_the_example_trains_one_epoch(
+    settings: list[str], notes: list[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "sbatch").touch(0o755)  # else a note says that it is missing
+    monkeypatch.setenv("PATH", f"{home}:{os.environ['PATH']}")
     assert dry_run(EXAMPLE, site="slurm", settings=settings).notes == notes
 
 

@@ -72,6 +72,7 @@ def test_where_is_answered_over_there_without_the_code(
     assert place["outcome"] == "never" and "/nowhere/image.sif" in place["why"], place
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_the_lines_for_ssh_have_the_user_of_the_login_node(
     home: Path, far: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:

@@ -22,6 +22,7 @@ PACKAGES = {
     "c++": ["g++"],
     "ip": ["iproute2"],
     "mpicc.openmpi": ["openmpi-bin", "libopenmpi-dev", "libc6-dev", "gcc"],
+    "ssh-keygen": ["openssh-client"],
     "strace": ["strace"],
     "tsp": ["task-spooler"],
 }
