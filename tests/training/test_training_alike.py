@@ -63,6 +63,7 @@ def test_a_rank_whose_weights_drift_by_one_bit_is_named_before_a_checkpoint_is_w
     # The process that writes the checkpoint may outlive the ranks.
     until(lambda: [*tmp_path.glob("checkpoints/step-*/manifest.json")], "the last checkpoint that all ranks agree on")
     assert [path.parent.name for path in tmp_path.glob("checkpoints/step-*/manifest.json")] == ["step-00000005"]
+    assert not [*tmp_path.glob("checkpoints/*step-00000010*")]
 
 
 @pytest.mark.parametrize(

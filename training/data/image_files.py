@@ -143,7 +143,11 @@ def _and_others(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class FilesOf:
-    """Images in files of one layout: `opened` opens a folder of them; `known` does so if that is quick, else None."""
+    """Images in files of one layout.
+
+    `opened` opens a folder of them. So does `known`, for the facts of a plan: it lists folders, once, but answers None
+    for shards that no run of this user has read, which takes minutes.
+    """
 
     opened: Callable[[Path], Split[Any]]
     known: Callable[[Path], Split[Any] | None]
