@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -69,9 +70,12 @@ def _places(file: str, settings: Sequence[str], site: str | None) -> list[Place]
         known.setdefault(loaded.site_source, loaded.site_source)
     if not known:
         raise UserError("no cluster is among your sites: `torusrun init` writes a site, or name one by --site")
-    names = [*known.values()]
+    names, over = [*known.values()], threading.Event()
     with ThreadPoolExecutor(len(names)) as pool:
-        answers = [*pool.map(lambda name: _at(name, file, settings, asks=False), names)]
+        try:
+            answers = [*pool.map(lambda name: _at(name, file, settings, over), names)]
+        finally:
+            over.set()  # ctrl-C ends the commands, and the pool waits for its threads
     # Only these may ask for a password, in turn: of two questions at once, each could get the other's password.
     return [place for name, at in zip(names, answers, strict=True) for place in at or _at(name, file, settings)]
 
@@ -83,24 +87,35 @@ def _is_cluster(scheduler: str) -> bool:
     return bool(scheduler) and not schedulers.get(scheduler).traits.one_machine
 
 
-def _at(site: str, file: str, settings: Sequence[str], *, asks: bool = True) -> list[Place]:
-    """The places of a site, at least one; without `asks`, [] if its login node lets in nobody without a question."""
+def _at(site: str, file: str, settings: Sequence[str], over: threading.Event | None = None) -> list[Place]:
+    """The places of a site, at least one.
+
+    With `over`, other sites are asked meanwhile. Then a login node that has a question gives [], a site that fails says
+    so in its place, and once `over` is set no queue follows.
+    """
     from torusrun.orchestrator.remote.host import HostRefused
     from torusrun.orchestrator.run.plan.plan import plan
     from torusrun.orchestrator.sites import where
 
+    alone = over is None
+    places: list[Place] = []
     try:
         planned = plan(file, site=site, settings=settings)
-        return [*(_there(site, file, settings, planned, asks) if planned.site.host else where.places(site, planned))]
+        for place in _there(site, file, settings, planned, alone) if planned.site.host else where.places(site, planned):
+            places.append(place)
+            if over and over.is_set():
+                break
+        return places
     except TorusrunError as error:
-        if isinstance(error, HostRefused) and not asks and sys.stdin and sys.stdin.isatty():
+        if isinstance(error, HostRefused) and not alone and sys.stdin and sys.stdin.isatty():
             return []
         outcome = where.NEVER if isinstance(error, UserError) else where.NOT_KNOWN
         return [where.Place(site, "", outcome, str(error))]
     except Exception as error:
-        if asks:
+        if alone:
             raise
-        return [where.Place(site, "", where.NOT_KNOWN, report(error, ["where"]))]
+        of_system = isinstance(error, OSError) and f"{error.filename or 'this machine'}: {error.strerror or error}"
+        return [where.Place(site, "", where.NOT_KNOWN, of_system or report(error, ["where"]))]
 
 
 def _there(site: str, file: str, settings: Sequence[str], planned: Plan, asks: bool) -> Iterator[Place]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -148,17 +151,31 @@ def test_all_sites_are_asked_at_once_and_a_broken_site_spoils_no_other(
     def places(site: str, planned: Any) -> Iterator[Place]:
         if site == "broken":
             raise ZeroDivisionError("a defect")
+        if site == "closed":
+            raise PermissionError(13, "Permission denied", "/gpfs/x")
         both.wait(60)  # breaks if the sites are asked in turn
         yield Place(site, "main", NOW)
 
     monkeypatch.setattr("torusrun.orchestrator.sites.where.places", places)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert main(["where", _user_sites(home, tmp_path, broken="", first="", second=""), "--json"]) == 0
+    assert main(["where", _user_sites(home, tmp_path, broken="", closed="", first="", second=""), "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)["places"]
     assert [(answer["site"], answer["outcome"]) for answer in answers] == [
-        ("first", NOW), ("second", NOW), ("broken", NOT_KNOWN)
+        ("first", NOW), ("second", NOW), ("broken", NOT_KNOWN), ("closed", NOT_KNOWN)
     ]  # fmt: skip
-    assert "ZeroDivisionError: a defect" in answers[-1]["why"]
+    assert "ZeroDivisionError: a defect" in answers[2]["why"] and answers[3]["why"] == "/gpfs/x: Permission denied"
+
+
+def test_an_interrupt_ends_the_questions_to_all_sites(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def places(site: str, planned: Any) -> Iterator[Place]:
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from (Place(site, str(queue), NOW) for queue in itertools.count())
+
+    monkeypatch.setattr("torusrun.orchestrator.sites.where.places", places)
+    assert main(["where", _user_sites(home, tmp_path, one="")]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 def test_login_nodes_that_want_a_password_ask_for_it_in_turn(
