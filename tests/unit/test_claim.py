@@ -47,9 +47,9 @@ from pathlib import Path
 from torusrun.orchestrator.run.folder import claim
 from torusrun.orchestrator.run.folder.run_folder import Attempt
 lock = claim.hold(Attempt(Path(sys.argv[1])))
-child = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+child = subprocess.Popen(["sleep", "600"], pass_fds=[lock])
 print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -167,7 +167,7 @@ def test_a_wrapper_ends_its_program_once_a_newer_attempt_has_begun(
     heard = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
     before = {number: signal.getsignal(number) for number in heard}
     log = run.attempt(1).folder / "log"
-    child = process.start(["sleep", "60"], environment={}, parent_death=signal.SIGKILL)
+    child = process.start(["sleep", "600"], environment={}, parent_death=signal.SIGKILL)
     try:
         with log.open("ab") as output:
             program = Program(("sleep",), own_group=False)
@@ -218,7 +218,7 @@ def test_stopped_processes_of_this_host_are_named_and_ended(run: RunFolder, prog
 def test_a_process_that_only_looks_whether_an_attempt_lives_is_not_ended(run: RunFolder) -> None:
     lock = os.open(run.attempt(1).alive, os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    looks = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+    looks = subprocess.Popen(["sleep", "600"], pass_fds=[lock])
     os.close(lock)
     assert not claim.end_holders(run.attempt(1), 0.0) and looks.poll() is None
     looks.kill()
@@ -257,7 +257,7 @@ def test_the_next_attempt_lets_a_stopped_rank_continue_and_kills_one_that_stays(
     monkeypatch.setattr(earlier, "time", Clock())
     with stopped(run) as (wrapper, _):
         assert earlier.wait_for_earlier(run, 2, 1.0, lambda: None) is None
-        assert proc.state_of(wrapper) in ("Z", "")
+        until(lambda: proc.state_of(wrapper) in ("Z", ""), "its end")
     lock = claim.hold(run.attempt(1))
     run.attempt(1).ranks.mkdir()
     write_json(run.attempt(1).rank_start(3), {"host": "n7", "wrapper": 4711})
@@ -272,8 +272,8 @@ STUBBORN = "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.S
 @pytest.mark.parametrize("asked", [True, False])
 def test_the_launcher_of_one_machine_ends_a_rank_that_is_stopped(monkeypatch: Patch, asked: bool) -> None:
     """One rank is stopped, and ignores the request to end; the other ends badly, or all are asked to end."""
-    other = "time.sleep(60)" if asked else "sys.exit(3)"
-    program = f"import os, sys, time\nif os.environ['TORUSRUN_RANK'] == '0': {other}\n{STUBBORN}\ntime.sleep(60)"
+    other = "time.sleep(600)" if asked else "sys.exit(3)"
+    program = f"import os, sys, time\nif os.environ['TORUSRUN_RANK'] == '0': {other}\n{STUBBORN}\ntime.sleep(600)"
     monkeypatch.setattr(spawn, "LATER_S", 0.2)
     handlers = {number: signal.getsignal(number) for number in (*spawn.STOPS, signal.SIGUSR1)}
     ranks = spawn.Ranks(2, 0.1, [sys.executable, "-c", program])

@@ -247,15 +247,13 @@ def test_what_real_processes_do_is_seen_without_their_stacks(does: str) -> None:
         first = where_is(pid)
         assert first.work
 
-        def second() -> bool:
+        def second() -> Symptom | None:
             work = proc.work_of(pid)
             late = first.work and work.at_s > first.work.at_s + 0.5  # of which an idle process computes nothing
-            return (
-                bool(late) if shows is Symptom.UNSEEN else symptom([0], {0: Where("S", work=work)}, {0: first}) is shows
-            )
+            found = symptom([0], {0: Where("S", work=work)}, {0: first})
+            return found if (late if shows is Symptom.UNSEEN else found is shows) else None
 
-        until(second, f"a process that {does} to show it")
-        assert symptom([0], {0: where_is(pid)}, {0: first}) is shows
+        assert until(second, f"a process that {does} to show it") is shows
 
 
 def test_a_process_behind_a_shell_is_seen_to_be_stopped_or_at_work() -> None:
