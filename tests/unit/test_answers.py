@@ -28,7 +28,7 @@ from torusrun.orchestrator.schedulers.client import Client, answers_file, note_a
 from torusrun.orchestrator.schedulers.interface import Query, Request, Scheduler, Traits, Variables
 
 HOUR_S = 3600.0
-NOT_IN_TIME = r"sh did not answer within [\d.]+ s"  # in what is left of 1.5 s, rounded up
+NOT_IN_TIME = r"sh did not answer within [\d.]+ s"  # in what is left of 5 s, rounded up
 
 
 def rows(said: Finished) -> dict[str, Status]:
@@ -158,7 +158,7 @@ def hang(folder: Path) -> None:
     os.mkfifo(folder / "queue")
 
 
-def brief(folder: Path, patience_s: float = 1.5) -> Client:
+def brief(folder: Path, patience_s: float = 5.0) -> Client:
     """A client for somebody who does not wait for long, of a scheduler that may take an hour."""
     return Client(Noting(folder), HOUR_S, until_s=time.monotonic() + patience_s)
 
@@ -303,6 +303,6 @@ def test_status_does_not_wait_for_a_scheduler_that_hangs(
     views([run])
     note_action(Noting(folder))
     hang(folder)
-    monkeypatch.setattr(poll, "PATIENCE_S", 1.5)
+    monkeypatch.setattr(poll, "PATIENCE_S", 5.0)
     assert main(["status", str(run.folder)]) == 0
     assert re.search(rf"x-1 .* UNKNOWN .* PENDING as of \d+ s ago: {NOT_IN_TIME}$", capsys.readouterr().out, re.M)
