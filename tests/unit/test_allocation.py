@@ -143,7 +143,7 @@ def test_attempts_run_one_after_the_other_and_their_own_record_is_their_end(held
 
 
 def test_a_cancelled_attempt_never_begins_and_a_killed_one_has_an_end(held: RunFolder) -> None:
-    busy, waiting = in_it(held, "busy", "sleep 60"), in_it(held, "waiting", "touch began")
+    busy, waiting = in_it(held, "busy", "sleep 600"), in_it(held, "waiting", "touch began")
     attempt = held.attempt(1)
     for run in (busy, waiting):
         allocation.ask(attempt, AskedOf(run.attempt(1)))
@@ -308,7 +308,7 @@ def test_the_job_is_the_allocations_and_not_the_attempts(
 @pytest.fixture
 def job(held: RunFolder) -> Iterator[str]:
     """The job of the held allocation, at work."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         job = job_id_of(Path(f"/proc/{process.pid}/stat").read_text())
         ledger.append(held.ledger, Submitted(1, job=job, scheduler="local"))
         ledger.append(held.ledger, Started(1, job=job, hosts=("here",)))
@@ -335,7 +335,7 @@ def test_a_request_outlives_its_client(held: RunFolder, job: str, inbox: str) ->
 
 def test_the_keeper_knows_an_attempt_whose_client_was_killed(held: RunFolder, job: str) -> None:
     """Recorded before the request is removed: there is no moment in which nobody knows of the attempt."""
-    run, attempt = in_it(held, "run", "sleep 60", cut_off=True), held.attempt(1)
+    run, attempt = in_it(held, "run", "sleep 600", cut_off=True), held.attempt(1)
     allocation.ask(attempt, AskedOf(run.attempt(1)))
     kept = keeper_of(held)
     kept._take(attempt.inbox)

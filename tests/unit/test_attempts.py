@@ -350,7 +350,7 @@ def test_the_id_of_a_submitted_run_is_a_remark_if_standard_output_is_full(
 def test_on_one_machine_a_lost_run_is_over_and_no_process_that_has_its_number_is_ended(
     home: Path, monkeypatch: Patch
 ) -> None:
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as other:
         run = make(write_specs(home), End(State.COMPLETED, ""), job=f"{other.pid}.1")
         run.attempt(1).end.unlink()
         seen = SimpleNamespace(state=State.LOST, reason="its process has ended", job=f"{other.pid}.1", attempt=1)

@@ -24,7 +24,7 @@ NOTHING = Request("x", 1, 1, 1, 0, None, 60.0, None, None, Path("job.out"), Path
 
 
 def status(job: str) -> Status:
-    return Client(Local(), 10).poll([job])[job]
+    return Client(Local(), 120).poll([job])[job]
 
 
 def state(job: str) -> State:
@@ -34,14 +34,14 @@ def state(job: str) -> State:
 def start(script: Path, text: str, after: tuple[str, ...] = ()) -> str:
     script.write_text(f"#!/usr/bin/env bash\n{text}\n")
     command = Local().submit_command(script, replace(NOTHING, after=after))
-    return Local().job_id(process.run(command, timeout_s=20).check("starting").stdout)
+    return Local().job_id(process.run(command, timeout_s=120).check("starting").stdout)
 
 
 def test_a_job_runs_detached_is_seen_and_cancelled(tmp_path: Path) -> None:
-    job = start(tmp_path / "job.sh", "echo out; echo err >&2; sleep 60")
+    job = start(tmp_path / "job.sh", "echo out; echo err >&2; sleep 600")
     assert state(job) is State.RUNNING
     until(lambda: "err" in (tmp_path / "job.err").read_text(), "its output")
-    Client(Local(), 10).cancel(job)
+    Client(Local(), 120).cancel(job)
     until(lambda: state(job) is State.LOST, "its end: a local job leaves no accounting, only its own end record")
     assert (tmp_path / "job.out").read_text() == "out\n"
 
@@ -51,28 +51,28 @@ def test_a_job_has_the_users_locale_and_variables(tmp_path: Path, monkeypatch: p
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "job.sh").write_text(f"for name in {' '.join(own)}; do echo ${{!name}}; done; echo end")
-    Client(Local(), 10).submit(tmp_path / "job.sh", replace(NOTHING, token="x"))
+    Client(Local(), 120).submit(tmp_path / "job.sh", replace(NOTHING, token="x"))
     until(lambda: "end" in (tmp_path / "job.out").read_text(), "its output")
     assert (tmp_path / "job.out").read_text().split() == [*own.values(), "end"]
 
 
 def test_many_jobs_cost_one_command(tmp_path: Path) -> None:
-    jobs = [start(tmp_path / f"{n}.sh", "sleep 60") for n in range(3)]
+    jobs = [start(tmp_path / f"{n}.sh", "sleep 600") for n in range(3)]
     before = process.CALLS.total()
-    assert [s.state for s in Client(Local(), 10).poll([*jobs, "999999999.1"]).values()].count(State.RUNNING) == 3
+    assert [s.state for s in Client(Local(), 120).poll([*jobs, "999999999.1"]).values()].count(State.RUNNING) == 3
     assert process.CALLS.total() == before + 1
     for job in jobs:
-        Client(Local(), 10).cancel(job)
+        Client(Local(), 120).cancel(job)
 
 
 def test_a_job_waits_for_another_under_the_id_that_it_keeps(tmp_path: Path) -> None:
-    first = start(tmp_path / "first.sh", "sleep 60")
-    second = start(tmp_path / "second.sh", "sleep 60", (first,))
+    first = start(tmp_path / "first.sh", "sleep 600")
+    second = start(tmp_path / "second.sh", "sleep 600", (first,))
     until(lambda: state(second) is State.PENDING, "a job to wait for another")
     assert "waits for other jobs" in status(second).reason
-    Client(Local(), 10).cancel(first)
+    Client(Local(), 120).cancel(first)
     until(lambda: state(second) is State.RUNNING, "a job to begin once the one it waits for is gone")
-    Client(Local(), 10).cancel(second)
+    Client(Local(), 120).cancel(second)
 
 
 def test_a_reused_pid_is_not_the_job() -> None:
@@ -86,7 +86,7 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
     odd = tmp_path / "a) R 1 (b"
     odd.write_bytes(Path("/bin/sleep").read_bytes())
     odd.chmod(0o755)
-    child = subprocess.Popen([odd, "60"], start_new_session=True)
+    child = subprocess.Popen([odd, "600"], start_new_session=True)
     try:
         assert state(job_id_of(Path(f"/proc/{child.pid}/stat").read_text())) is State.RUNNING
     finally:
@@ -95,12 +95,12 @@ def test_a_command_name_with_parentheses_and_blanks_is_read(tmp_path: Path) -> N
 
 
 def test_a_job_lives_as_long_as_any_process_of_its_session(tmp_path: Path) -> None:
-    job = start(tmp_path / "job.sh", "sleep 61 & sleep 60; true")
+    job = start(tmp_path / "job.sh", "sleep 601 & sleep 600; true")
     until(lambda: state(job) is State.RUNNING, "the job to begin")
     os.kill(int(job.partition(".")[0]), signal.SIGKILL)
     until(lambda: "the shell of the job, is gone" in status(job).reason, "the shell to be gone")
     assert state(job) is State.RUNNING
-    Client(Local(), 10).cancel(job)
+    Client(Local(), 120).cancel(job)
     until(lambda: state(job) is State.LOST, "what its shell has left behind to be cancelled")
 
 
@@ -130,7 +130,7 @@ def dry_run(folder: Path, scheduler: str, library: Path) -> subprocess.Completed
     (folder / "run.yaml").write_text("name: x\nsite: ./site.yaml\ncode: none\ncommand: [pwd]\n")
     env = {**os.environ, "PYTHONPATH": f"{ROOT}/src:{folder / 'library'}", "HOME": str(folder)}
     argv = [sys.executable, "-m", "torusrun", "submit", "run.yaml", "--dry-run"]
-    return subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=60)
+    return subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=240)
 
 
 def test_a_site_names_a_class_of_its_own(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_rm_by_age_takes_old_runs_only_and_none_of_unknown_age(runs: list[RunFol
 @pytest.fixture
 def job() -> Iterator[str]:
     """The id of a job of this machine that is at work."""
-    with subprocess.Popen(["sleep", "100"], start_new_session=True) as process:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         yield job_id_of(Path(f"/proc/{process.pid}/stat").read_text())
         process.kill()
 
@@ -127,13 +127,13 @@ def test_cancel_ends_the_stopped_processes_of_a_run_that_is_over_which_rm_names(
     runs: list[RunFolder], capsys: Capsys
 ) -> None:
     lock = claim.hold(runs[0].attempt(1))
-    left = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+    left = subprocess.Popen(["sleep", "600"], pass_fds=[lock])
     os.kill(left.pid, signal.SIGSTOP)
     until(lambda: proc.state_of(left.pid) == "T", "it to stop")
     os.close(lock)
     said = refuses(capsys, "rm", runs[0].run_id, "--yes")
     assert f"process {left.pid} on " in said and f"`torusrun cancel {runs[0].run_id}`" in said
-    assert main(["cancel", runs[0].run_id]) == 0 and left.wait(60) == -signal.SIGTERM
+    assert main(["cancel", runs[0].run_id]) == 0 and left.wait(240) == -signal.SIGTERM
     assert main(["cancel", runs[0].run_id]) == 2 and "is over already" in capsys.readouterr().err
     assert main(["rm", runs[0].run_id, "--yes"]) == 0
 
