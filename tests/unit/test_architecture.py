@@ -227,7 +227,7 @@ def modules_after(*argv: str, stderr: int = subprocess.PIPE) -> set[str]:
     )
     said = subprocess.run(
         [sys.executable, "-c", program, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
-        env={**os.environ, "TERM": "xterm"}, text=True, timeout=60, cwd=ROOT,
+        env={**os.environ, "TERM": "xterm"}, text=True, timeout=240, cwd=ROOT,
     )  # fmt: skip
     return set(said.stdout.rpartition("MODULES ")[2].split())
 
@@ -260,7 +260,7 @@ def test_a_plain_dry_run_executes_no_room(home: Path) -> None:
         "import sys\nfrom torusrun.orchestrator.cli.main import main\n"
         "main(['submit', 'examples/digits.yaml', '--dry-run'])\nprint('MODULES', *sys.modules)"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, cwd=ROOT)
     executed = {name.split(".")[2] for name in said.stdout.rpartition("MODULES ")[2].split() if "orchestrator." in name}
     assert "run" in executed, said.stderr
     assert not executed & {*ROOMS}

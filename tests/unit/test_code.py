@@ -23,7 +23,7 @@ from torusrun.orchestrator.run.code.select import select
 
 def git(folder: Path, *words: str) -> None:
     name = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "protocol.file.allow=always"]
-    subprocess.run(["git", "-C", folder, *name, *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["git", "-C", folder, *name, *words], check=True, capture_output=True, timeout=240)
 
 
 def content(folder: Path) -> dict[str, str]:

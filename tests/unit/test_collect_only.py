@@ -75,7 +75,7 @@ def test_no_copy_has_a_hidden_file(run: RunFolder, tmp_path: Path) -> None:
 def as_stranger(command: str, folder: Path, *words: str) -> None:
     """Run a shell command as another user in a folder that he may write."""
     shell = ["setpriv", "--reuid", "4321", "--regid", "4321", "--clear-groups", "sh", "-ec", command, "sh", *words]
-    subprocess.run(shell, cwd=folder, check=True, timeout=30)
+    subprocess.run(shell, cwd=folder, check=True, timeout=240)
 
 
 @pytest.mark.needs("users")

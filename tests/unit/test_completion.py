@@ -140,7 +140,7 @@ def test_fish_asks_with_the_words_of_its_line(folder: Path, capsys: pytest.Captu
         "torusrun plan --site mi": "mine",
     }.items():
         fish = ["fish", "--no-config", "-c", f"source {script('fish', folder, capsys)}; complete -C '{line}'"]
-        answer = subprocess.run(fish, capture_output=True, text=True, timeout=60)
+        answer = subprocess.run(fish, capture_output=True, text=True, timeout=240)
         assert [text.split("\t")[0] for text in answer.stdout.splitlines()] == [known], answer
 
 
@@ -164,6 +164,6 @@ def test_a_name_with_blanks_is_one_word_and_no_name_is_run(folder: Path, capsys:
     ask = 'source "$1"; COMP_CWORD=3; COMP_WORDS=(torusrun plan --site ""); _torusrun'
     shown = "printf '%s\\n' \"${COMPREPLY[@]}\""
     command = ["bash", "-c", f"{ask}; {shown}", "bash", script("bash", folder, capsys)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert {"$(touch ran)", "my own"} <= {*answer.stdout.splitlines()}, answer
     assert not (folder / "ran").exists(), "Tab ran the name of a site's file"

@@ -27,7 +27,7 @@ from torusrun.orchestrator.beside import leading
 from torusrun.orchestrator.beside.leading import BEGIN
 from torusrun.orchestrator.beside.shells.addresses import addresses
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 OPEN = """
 import os, sys
 from torusrun.orchestrator.base import process

@@ -41,11 +41,13 @@ def disk(home: Path) -> Iterator[Path]:
     if why := machine.why_not("mount"):
         pytest.skip(why)
     (home / "runs").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k,mode=700", "tmpfs", home / "runs"], check=True, timeout=10)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k,mode=700", "tmpfs", home / "runs"], check=True, timeout=240
+    )
     try:
         yield home / "runs"
     finally:
-        subprocess.run(["umount", "--lazy", home / "runs"], check=True, timeout=10)
+        subprocess.run(["umount", "--lazy", home / "runs"], check=True, timeout=240)
 
 
 def submitted(home: Path, python: str) -> RunFolder:

@@ -53,7 +53,7 @@ def words(name: str, line: str) -> list[str]:
 
 def in_bash(line: str) -> list[bytes]:
     """The words that bash makes of a line: shlex does not know $'...'."""
-    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, timeout=20, check=True)
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, timeout=240, check=True)
     return said.stdout.split(b"\0")[:-1]
 
 
@@ -83,7 +83,7 @@ def check_exports(made: Plan, text: str, folder: Path) -> None:
     Path(made.python).chmod(0o700)
     called = f'() {{ printf \'%s\\0\' "$FUNCNAME" "$@" >> {shlex.quote(str(folder / "called"))}; }}'
     environment = {"PATH": "/usr/bin:/bin", **{f"BASH_FUNC_{name}%%": called for name in ACTIVATES}}
-    said = subprocess.run(["bash"], input=text.encode(), capture_output=True, timeout=20, env=environment, cwd=folder)
+    said = subprocess.run(["bash"], input=text.encode(), capture_output=True, timeout=240, env=environment, cwd=folder)
     assert said.returncode == 0, said.stderr
     found = dict(entry.split(b"=", 1) for entry in seen.read_bytes().split(b"\0") if entry)
     for name, value in made.environment.items():
@@ -146,7 +146,7 @@ def test_hostile_values_of_a_run_and_its_site_stay_values(
 
 @cache
 def is_shell(text: str) -> bool:
-    return subprocess.run(["sh", "-n"], input=text.encode(), timeout=20).returncode == 0
+    return subprocess.run(["sh", "-n"], input=text.encode(), timeout=240).returncode == 0
 
 
 def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_hostile_values_of_an_image_file_stay_values(tmp_path: Path) -> None:
         said = subprocess.run(
             ["sh", "-c", stage.sections["environment"] + shown],
             capture_output=True,
-            timeout=20,
+            timeout=240,
             cwd=tmp_path,
             check=True,
         )

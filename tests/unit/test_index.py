@@ -98,7 +98,7 @@ def test_a_client_that_was_stopped_while_it_cleaned_delays_no_other(home: Path, 
         fcntl.flock(held, fcntl.LOCK_EX)
         making = threading.Thread(target=known, args=(home / "runs" / "second-1",), daemon=True)
         making.start()
-        making.join(60.0)
+        making.join(240.0)
     assert [run.run_id for run in index.runs()] == ["first-1", "second-1"]
 
 

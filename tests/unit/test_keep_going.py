@@ -288,7 +288,7 @@ assert jobs._pause(Wait("waits", 15.0)) and clock.now_s < jobs.until_s
 
 
 def test_a_job_pauses_as_long_as_it_has_time_and_nobody_ends_it(run: RunFolder) -> None:
-    subprocess.run([sys.executable, "-c", PAUSES, str(run.folder)], env={**os.environ, **TASK}, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", PAUSES, str(run.folder)], env={**os.environ, **TASK}, check=True, timeout=240)
 
 
 ENDS = """
@@ -314,7 +314,7 @@ def test_a_job_keeps_later_tasks_if_one_of_them_works_for_the_run(run: RunFolder
     (home / "bin" / "scancel").chmod(0o755)
     environment = {**os.environ, **TASK, "PATH": f"{home}/bin:{os.environ['PATH']}"}
     argv = [sys.executable, "-c", ENDS, str(run.folder), str(later_job)]
-    subprocess.run(argv, env=environment, check=True, timeout=60)
+    subprocess.run(argv, env=environment, check=True, timeout=240)
     assert (home / "cancelled").exists() != later_job
 
 
@@ -372,7 +372,7 @@ def test_a_job_that_is_asked_to_end_between_two_attempts_begins_none(home: Path)
         job = subprocess.Popen(argv, stdout=said, stderr=said)
         until(lambda: b"on " in (home / "said").read_bytes(), "the job to begin")
         job.send_signal(signal.SIGTERM)
-    assert job.wait(60) == 1
+    assert job.wait(240) == 1
     assert not made.attempt(1).end.exists() and not made.attempt(2).folder.exists()
 
 
@@ -380,7 +380,7 @@ def test_a_step_of_the_script_that_fails_in_a_later_job_is_the_end_of_its_attemp
     over(run, LIMIT)
     argv = [sys.executable, "-m", "torusrun.orchestrator.job.loop", str(run.attempt(1).folder), "`module load x`", "3"]
     later = {**os.environ, **TASK, "SLURM_ARRAY_TASK_ID": "1"}
-    assert subprocess.run(argv, env=later, timeout=60, check=False).returncode == 1
+    assert subprocess.run(argv, env=later, timeout=240, check=False).returncode == 1
     end = End.read(run.attempt(2).end)
     assert end and end.cause is Cause.CONFIGURATION and not end.certain
     assert end.reason.startswith("`module load x` ended with exit code 3 on ") and not run.attempt(3).folder.exists()

@@ -152,7 +152,7 @@ def tracebacks(lines: list[str]) -> list[list[str]]:
 def crash(program: str) -> list[str]:
     """What Python really prints when a program crashes."""
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60).stderr.splitlines()
+    return subprocess.run(command, capture_output=True, text=True, timeout=240).stderr.splitlines()
 
 
 def test_a_traceback_is_one_block_with_the_exceptions_that_caused_it_and_prefixes_do_not_hide_it() -> None:

@@ -121,7 +121,7 @@ def started(folder: Path, name: str, version: str, host: str) -> list[str]:
     argv = [*launcher.command(told), "bash", "-c", SHOW, "show", *launcher.numbers]
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     env = {**os.environ, **launcher.environment(told), **as_root}
-    said = subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=60, check=True)
+    said = subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, timeout=240, check=True)
     return sorted(said.stdout.splitlines())
 
 

@@ -48,7 +48,7 @@ def test_a_lab_that_another_run_has_is_refused_at_once(tmp_path: Path, monkeypat
         waiting = pool.submit(taken, lock)  # a worker of the run that has it
         with pytest.raises(NotYet):
             waiting.result(timeout=0.05)
-    waiting.result(timeout=30).close()
+    waiting.result(timeout=240).close()
 
 
 def test_no_test_takes_the_number_of_root_for_its_rights() -> None:

@@ -140,7 +140,7 @@ def test_nodes_of_a_cluster_share_its_network_file_systems(
 def test_what_is_not_copied_cannot_be_started(name: str, folder: Path, monkeypatch: Patch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("HOME", str(folder.parent / "home"))
-    subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=240)
     (folder / ".gitignore").write_text("ignored.py\nbin\n")
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/pyvenv.cfg").write_text("")

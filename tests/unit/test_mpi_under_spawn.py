@@ -33,7 +33,7 @@ def linked(tmp_path: Path) -> Path:
         ["-shared", "-fPIC", "-Wl,-soname,libmpi.so.40", "-o", "libmpi.so.40", "mpi.c"],
         ["-o", "ring", "ring.c", "./libmpi.so.40", "-Wl,-rpath,$ORIGIN"],
     ):
-        subprocess.run(["cc", *words], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run(["cc", *words], cwd=tmp_path, check=True, timeout=240)
     return tmp_path
 
 
