@@ -254,16 +254,16 @@ def test_what_killed_processes_left_goes_and_what_is_copied_now_stays(node: Path
 def test_a_venv_runs_from_its_copy(node: Path, tmp_path: Path, attempt: Path) -> None:
     source = tmp_path / "shared" / "venv"
     made = [sys.executable, "-m", "venv", "--without-pip", str(source)]
-    subprocess.run(made, check=True, timeout=60)
+    subprocess.run(made, check=True, timeout=300)
     beside = f"{source}-of-another/bin/python"
     (source / "bin" / "tool").write_text(f"#!{source}/bin/python\nimport sys\nprint(sys.prefix)  # {beside}\n")
     (source / "bin" / "tool").chmod(0o755)
     copy = copied(source, str(node), "", attempt)
     source.rename(source.with_name("gone"))
-    said = subprocess.run([copy / "bin" / "tool"], capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run([copy / "bin" / "tool"], capture_output=True, text=True, timeout=300, check=True)
     assert said.stdout == f"{copy}\n" and beside in (copy / "bin" / "tool").read_text()
     activated = f". {copy}/bin/activate && echo $VIRTUAL_ENV"
-    said = subprocess.run(["bash", "-c", activated], capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run(["bash", "-c", activated], capture_output=True, text=True, timeout=300, check=True)
     assert said.stdout == f"{copy}\n"
 
 

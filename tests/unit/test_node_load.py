@@ -217,6 +217,7 @@ def test_what_another_user_says_is_passed_over(told: StepsTold) -> None:
 def test_the_monitor_writes_this_node_and_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "LEAST_S", 0.1)
     monkeypatch.setattr(monitor, "FIRST_S", 0.1)
+    monkeypatch.setattr(monitor, "END_S", 300.0)
     attempt = RunFolder(tmp_path).attempt(1)
     attempt.ranks.mkdir(parents=True)
     attempt.config.write_text(json.dumps({"token": TOKEN}))
@@ -265,7 +266,7 @@ def test_an_nvidia_smi_that_hangs_is_ended_and_delays_nobody(tmp_path: Path, mon
     assert watch.newest() == ()
     watch.close()
     until(lambda: not Path(f"/proc/{pid}").exists(), "nvidia-smi to be ended")
-    watch._thread.join(20.0)
+    watch._thread.join(300)
     assert not watch._thread.is_alive()
 
 
@@ -276,10 +277,10 @@ def test_attempts_in_one_process_leave_no_descriptors(tmp_path: Path) -> None:
         monitor = Monitor(RunFolder(tmp_path).attempt(1), [0], 1, {0})
         with monitor:
             pass
-        monitor._thread.join(20.0)
+        monitor._thread.join(300)
         left = LeftBehind()
         left.begun()
-        assert left.wait(20.0)
+        assert left.wait(300.0)
 
     both()
     before = len(os.listdir("/proc/self/fd"))
@@ -299,7 +300,7 @@ def test_a_process_with_more_than_1024_descriptors_waits_for_what_is_left_behind
     os.close(low)
     left.begun()
     try:
-        assert left.wait(20.0)
+        assert left.wait(300.0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

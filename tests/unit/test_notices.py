@@ -75,7 +75,7 @@ def test_a_command_hears_of_a_failure_once(home: Path) -> None:
 
 
 def test_a_command_that_hangs_is_killed_and_delays_no_other_way(home: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(send_notices, "PROGRAM_S", 0.5)
+    monkeypatch.setattr(send_notices, "PROGRAM_S", 3.0)  # enough for the mail, on a busy machine
     monkeypatch.setattr(send_notices, "which", lambda name: "/bin/true")
     run = ended(home, command=["sh", "-c", f"sleep 1000; touch {home}/survived"], mail="me@example.org")
     send_due(run, 1, ("end", "over"), by_client=False)

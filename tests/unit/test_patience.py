@@ -53,7 +53,6 @@ def ended_s(patience: Patience, sign: Sign, shown: Symptom, from_s: float, disk:
     return NEVER
 
 
-@pytest.mark.timeout(60)
 def test_a_million_recorded_steps_with_pauses_of_disks_and_networks_end_nothing(chance: random.Random) -> None:
     assert sum(one.doing == STEPS for one in REAL) > 2000
     replayed = 0

@@ -326,7 +326,7 @@ def test_the_file_that_pbs_keeps_is_removed_and_no_other(name: str, is_kept: boo
     output = tmp_path / name
     with output.open("w") as out:
         done = subprocess.run(
-            ["bash", "-c", KEPT], stdout=out, env={"PBS_JOBNAME": "digits-1.1"}, timeout=10, check=False
+            ["bash", "-c", KEPT], stdout=out, env={"PBS_JOBNAME": "digits-1.1"}, timeout=300, check=False
         )
     assert (done.returncode, output.exists()) == (0, is_kept)
 
@@ -381,10 +381,10 @@ def test_a_job_finds_pbs_own_commands_by_its_configuration(tmp_path: Path) -> No
     (tmp_path / "pbs.conf").write_text(f"PBS_EXEC={tmp_path}\n")
     environment = {"PATH": "/usr/bin:/bin", "PBS_CONF_FILE": str(tmp_path / "pbs.conf")}
     script = ["bash", "-ec", f"{OWN_COMMANDS}; command -v pbs_tmrsh; echo $PATH"]
-    said = process.run(script, timeout_s=10, environment=environment).stdout.split()
+    said = process.run(script, timeout_s=300, environment=environment).stdout.split()
     assert said == [str(tmp_path / "bin/pbs_tmrsh"), f"/usr/bin:/bin:{tmp_path}/bin"], "an MPI's mpiexec comes first"
     environment["PATH"] += f":{tmp_path}/bin"
-    assert process.run(script, timeout_s=10, environment=environment).stdout.split() == said, "it is added once"
+    assert process.run(script, timeout_s=300, environment=environment).stdout.split() == said, "it is added once"
 
 
 def test_a_thousand_jobs_cost_one_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_a_check_that_hangs_is_bad_and_holds_nothing() -> None:
         "fails": lambda: [checks.free_memory(WantedNode(), Path("/nowhere"))],
         "well": lambda: [NodeFinding("well", GOOD, "1")],
     }
-    found = {finding.check: finding.result for finding in node.all_of(made, limit_s=1.0)}
+    found = {finding.check: finding.result for finding in node.all_of(made, limit_s=5.0)}
     over.set()
     assert found == {"hangs": BAD, "fails": SKIPPED, "well": GOOD}
 
@@ -242,7 +242,7 @@ def test_the_bandwidth_of_a_pair_is_measured_by_those_who_know_the_token() -> No
     with pytest.raises(OSError):
         pair.call(*listener.getsockname(), os.urandom(pair.TOKEN_BYTES))
     rates.append(pair.received(pair.call(*listener.getsockname(), token), 1.0))
-    thread.join(30)
+    thread.join()
     listener.close()
     assert len(rates) == 2 and min(rates) > 1e6, rates
 

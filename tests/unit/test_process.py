@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,11 +52,11 @@ def test_what_cannot_be_started_is_named(tmp_path: Path) -> None:
     with pytest.raises(SiteError, match="no-such-program: not found on this machine"):
         process.run(["no-such-program"], timeout_s=1)
     with pytest.raises(SiteError, match="/gone: this folder is missing"):
-        process.run(["true"], timeout_s=20, cwd=tmp_path / "gone")
+        process.run(["true"], timeout_s=300, cwd=tmp_path / "gone")
     (tmp_path / "sinfo").write_bytes(b"\x7fELF, and no more")
     (tmp_path / "sinfo").chmod(0o700)
     with pytest.raises(SiteError, match="sinfo: cannot be started: Exec format error"):
-        process.run([tmp_path / "sinfo"], timeout_s=20)
+        process.run([tmp_path / "sinfo"], timeout_s=300)
 
 
 def test_a_program_that_is_in_no_folder_of_path_is_reported_with_what_to_do(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_program_that_is_in_no_folder_of_path_is_reported_with_what_to_do(tmp_
 
 
 def test_what_a_program_said_is_in_the_error_of_much_the_beginning_and_the_end() -> None:
-    failed = process.run([sys.executable, "-c", "import sys; sys.exit('queue is closed')"], timeout_s=20)
+    failed = process.run([sys.executable, "-c", "import sys; sys.exit('queue is closed')"], timeout_s=300)
     with pytest.raises(SiteError, match="submitting: .* ended with exit code 1: queue is closed"):
         failed.check("submitting")
     said = "the cause\n" + 100_000 * "x" + "\nthe end"
@@ -84,7 +84,7 @@ def test_what_a_program_said_is_in_the_error_of_much_the_beginning_and_the_end()
 
 def test_arguments_reach_the_program_as_they_are() -> None:
     hostile = "$(id) `id` \"'\n;|&"
-    said = process.run([sys.executable, "-c", "import sys; sys.stdout.write(sys.argv[1])", hostile], timeout_s=20)
+    said = process.run([sys.executable, "-c", "import sys; sys.stdout.write(sys.argv[1])", hostile], timeout_s=300)
     assert said.stdout == hostile
 
 
@@ -152,9 +152,9 @@ def test_a_path_of_the_working_directory_alone_finds_no_program_there(
     monkeypatch.setenv("PATH", path)
     assert which("planted") is None and which("sh") is not None
     with pytest.raises(SiteError, match="planted: not found"):
-        process.run(["planted"], timeout_s=20)
+        process.run(["planted"], timeout_s=300)
     with pytest.raises(SiteError, match="not found"):
-        process.run(["sh", "-c", "planted"], timeout_s=20).check("starting")
+        process.run(["sh", "-c", "planted"], timeout_s=300).check("starting")
 
 
 # The end of an attempt whose job's own processes were killed, by what real processes show.
@@ -186,7 +186,7 @@ def job(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
             yield started, pids
         finally:
             for pid in pids:
-                if proc.state_of(pid):
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
 
@@ -202,7 +202,7 @@ def test_a_job_without_one_of_its_processes_is_not_cancelled(killed: int | None,
     with job(tmp_path) as (started, pids):
         if killed is not None:
             os.kill(pids[killed], signal.SIGKILL)
-            until(lambda: proc.parent_of(pids[killed + 1]) != pids[killed], "its child to be adopted", 10)
+            until(lambda: proc.parent_of(pids[killed + 1]) != pids[killed], "its child to be adopted")
         os.kill(pids[2], signal.SIGTERM)
         assert started.stdout and started.stdout.readline() == f"{says}\n"
 

@@ -20,7 +20,7 @@ STRANGER = 4321
 
 def git(folder: Path, *words: str) -> None:
     name = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
-    subprocess.run(["git", "-C", folder, *name, *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["git", "-C", folder, *name, *words], check=True, capture_output=True, timeout=300)
 
 
 @pytest.fixture

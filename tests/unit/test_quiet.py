@@ -118,7 +118,7 @@ def test_what_takes_long_is_said_on_a_terminal(monkeypatch: Patch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with remarks.busy("reading the image", after_s=0.0):
-        assert terminal.written.wait(60)
+        assert terminal.written.wait(300)
     assert terminal.getvalue() == "torusrun: reading the image ...\n"
 
 

@@ -228,7 +228,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
         "for i in range(50): ledger.append(Path(sys.argv[1]), events.Refused(int(sys.argv[2]), f'{i} ' + 'x' * 3000))"
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(path), str(n)]) for n in range(1, 5)]
-    assert [w.wait(timeout=60) for w in writers] == [0] * 4
+    assert [w.wait(timeout=300) for w in writers] == [0] * 4
     found = ledger.events(path)
     for n in range(1, 5):
         seen = [int(e.reason.split()[0]) for e in found if isinstance(e, Refused) and e.attempt == n]
@@ -262,7 +262,7 @@ def test_a_reader_who_holds_a_lock_stops_nobody_from_writing(tmp_path: Path, mon
     ) as reader:
         assert reader.stdout and reader.stdout.readline() == "held\n"
         ledger.append(path, Started(1, "7", ("here",), (1, 1)))
-        reader.communicate(timeout=30)
+        reader.communicate(timeout=300)
     assert [event.kind for event in ledger.events(path)] == ["submitted", "started"]
 
 

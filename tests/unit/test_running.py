@@ -121,7 +121,7 @@ def test_records_of_ranks_on_a_lost_host_are_not_awaited_unless_all_may_have_end
     for rank in (0, 1):
         end(run, rank, exit_code)
     one = watched("exit 1", hosts=("n1", "n2"))
-    one.launcher.wait(60)
+    one.launcher.wait()
     if lost == "by the launcher":
         run.attempt(1).stderr.write_text("srun: error: Node failure on n2\n")
     elif lost:
@@ -137,7 +137,7 @@ def test_records_of_ranks_on_hosts_that_live_are_awaited_although_another_is_los
     end(run, 0, exit_code=9)
     run.attempt(1).stderr.write_text("srun: error: Node failure on n2\n")
     one = watched("exit 1", hosts=("n1", "n2"))
-    one.launcher.wait(60)
+    one.launcher.wait()
     began_s = clock.now_s
     one.watch()
     assert clock.now_s - began_s >= running.RECORDED_S, "rank 1 of n1 has no record yet"

@@ -67,13 +67,13 @@ def state(service: Service) -> dict[str, object]:
 
 
 def test_a_service_that_starts_again_is_not_ready_meanwhile(tmp_path: Path, port: int) -> None:
-    service = made(tmp_path, port, ReadyCheck("tcp", within_s=5.0))
+    service = made(tmp_path, port, ReadyCheck("tcp", within_s=1000.0))
     service.begin()
     until(lambda: is_ready(service.rank.attempt, "server"), "its port")
     service.end()
     service.starts_again(10.0)
     assert not is_ready(service.rank.attempt, "server"), "whatever has the port now"
-    assert (state(service)["state"], state(service)["within_s"]) == ("waiting", 15.0)
+    assert (state(service)["state"], state(service)["within_s"]) == ("waiting", 1010.0)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_service_that_starts_again_is_not_ready_meanwhile(tmp_path: Path, port
     ],
 )
 def test_a_service_is_ready_by_its_own_check_alone(tmp_path: Path, port: int, check: ReadyCheck, ready: bool) -> None:
-    service = made(tmp_path, port, ReadyCheck(check.kind, check.value, within_s=60.0 if ready else 0.1))
+    service = made(tmp_path, port, ReadyCheck(check.kind, check.value, within_s=1000.0 if ready else 0.1))
     (tmp_path / "code/there").touch()
     (tmp_path / "log").write_text("begins\nup on port 1\nhalf a line")
     service.begin()

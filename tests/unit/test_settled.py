@@ -117,7 +117,7 @@ def test_a_stopped_process_delays_no_other(runs: list[RunFolder], monkeypatch: P
         fcntl.flock(held, fcntl.LOCK_EX)
         forgetting = threading.Thread(target=settled.forget, args=([runs[0].run_id],), daemon=True)
         forgetting.start()
-        forgetting.join(60.0)
+        forgetting.join(300)
         assert not forgetting.is_alive() and set(settled.runs()) == {runs[1].run_id}
 
 

@@ -151,7 +151,7 @@ def looked_into(starter: ShellStarter) -> Iterator[Path]:
 
 def opened(folder: Path, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-c", OPEN, str(folder), "none", *command]
-    return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=300)
 
 
 def test_a_command_has_its_own_streams_and_its_exit_code(folder: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_shell_for_which_another_leaves_no_room_waits_for_its_turn(tmp_path: P
         until(lambda: shell_requests.lying_in(folder), "the second request")
         assert second.poll() is None
         went.touch()
-        assert (first.wait(30), second.wait(30)) == (0, 0)
+        assert (first.wait(), second.wait()) == (0, 0)
         assert second.stdout and second.stdout.read() == b"here\n"
         first.stdout.close()
         second.stdout.close()

@@ -134,6 +134,6 @@ def test_py_spy_is_used_if_it_is_there_and_ended_if_it_hangs(
     assert not rank_program.by_py_spy(598, log)
     assert log.read_text() == "step=3\n"
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(rank_program, "PY_SPY_S", 0.5 if "sleep" in does else 60.0)
+    monkeypatch.setattr(rank_program, "PY_SPY_S", 0.5 if "sleep" in does else 300.0)
     assert rank_program.by_py_spy(598, log) is (frames > 0)
     assert len(stack(log.read_text().splitlines())) == frames

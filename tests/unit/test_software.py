@@ -48,7 +48,7 @@ def project(home: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("site.yaml").write_text(SITE)
     words = [sys.executable, "-m", "venv", "--without-pip", "own"]
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=300)
     Path("run.yaml").write_text(f"{RUN}environment: {{venv: {tmp_path}/own}}\n")
     return tmp_path
 

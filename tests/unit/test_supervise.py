@@ -43,9 +43,9 @@ class Case(NamedTuple):
 CASES = {
     "well": Case("exit 0", State.COMPLETED, "all 2 ranks ended well"),
     "badly": Case("exit $((RANK * 3))", State.FAILED, "rank 1 ({host}, local rank 1) ended with exit code 3"),
-    "limit": Case("exec sleep 100", State.TIMEOUT, "its time limit of 60 s is near", time="60s"),
+    "limit": Case("exec sleep 1000", State.TIMEOUT, "its time limit of 60 s is near", time="60s"),
     "cancelled": Case(
-        "exec sleep 100", State.CANCELLED, "cancelled by its user",
+        "exec sleep 1000", State.CANCELLED, "cancelled by its user",
         before=lambda run: ledger.append(run.ledger, CancelRequested(1)),
     ),
     "superseded": Case(
@@ -71,7 +71,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
             argv = [sys.executable, "-m", "torusrun.orchestrator.job.supervise", str(attempt.folder)]
             jobs.append(subprocess.Popen(argv, env={**os.environ}, stdout=subprocess.DEVNULL))
     for job in jobs:
-        job.wait(120)
+        job.wait()
     return runs
 
 

@@ -174,7 +174,7 @@ def test_the_group_of_the_folder_of_runs_reads_logs_and_no_token(home: Path) -> 
         relative = str(path.relative_to(home / "runs"))
         shell = ["sh", "-c", 'cd "$1" && exec setpriv --reuid "$2" --regid "$2" --groups "$3" cat "$4"', "sh"]
         said = subprocess.run(
-            [*shell, str(home / "runs"), str(READER), str(group), relative], capture_output=True, timeout=30
+            [*shell, str(home / "runs"), str(READER), str(group), relative], capture_output=True, timeout=300
         )
         assert said.returncode == 0 or b"Permission denied" in said.stderr, said.stderr
         return said.returncode == 0

@@ -134,7 +134,7 @@ def test_a_home_that_is_closed_is_reported(tmp_path: Path) -> None:
     program = f"import os, {needed}; os.setuid(65534); raise SystemExit(torusrun.orchestrator.cli.main.main())"
     argv = [sys.executable, "-c", program, "image", "ls", "--site", "slurm"]
     env = {**os.environ, "HOME": str(tmp_path / "closed")}
-    said = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=60, cwd="/")
+    said = subprocess.run(argv, env=env, text=True, capture_output=True, timeout=300, cwd="/")
     assert said.returncode == 2 and "Permission denied" in said.stderr and len(said.stderr.splitlines()) == 1, said
 
 

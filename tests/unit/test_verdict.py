@@ -252,7 +252,7 @@ def test_whatever_is_known_there_is_one_end_and_no_rank_asked_to_stop_is_its_cau
 
 def test_why_our_remote_shell_failed_comes_before_what_the_launcher_guesses(tmp_path: Path) -> None:
     failed = subprocess.run(
-        [sys.executable, remote_shell.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=30,
+        [sys.executable, remote_shell.__file__, "pbs", "n2", "orted"], text=True, capture_output=True, timeout=300,
         env={"PATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     said = judged([], launcher=words(f"{failed.stderr}{'-' * 74}\nORTE was unable to\n{'-' * 74}\n"), launcher_code=1)

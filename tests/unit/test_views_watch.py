@@ -83,7 +83,7 @@ def watched(run: RunFolder, **environment: str) -> str:
     kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     said = subprocess.run(
         [sys.executable, "-c", FOLLOW, run.run_id],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=there, timeout=60,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=there, timeout=300,
         env={**kept, "TERM": "xterm", **environment}, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     os.close(there)

@@ -45,6 +45,6 @@ def test_its_verbs_run_from_what_is_installed(wheel: Path, home: Path, tmp_path:
     for words in (["examples", "digits"], ["examples", "--skill"], ["completion", "bash"], ["sites"], ["status"]):
         said = subprocess.run(
             [sys.executable, "-I", "-c", program, tmp_path / "site", *words],
-            capture_output=True, text=True, timeout=60, cwd=home, env={**os.environ, "HOME": str(home)},
+            capture_output=True, text=True, timeout=300, cwd=home, env={**os.environ, "HOME": str(home)},
         )  # fmt: skip
         assert said.returncode == 0 and said.stdout, said.stderr
