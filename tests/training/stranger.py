@@ -22,15 +22,15 @@ GUESSED = ["resume", "here/0", "here/1", "all here", "default_pg/0//cpu//0/1", "
 
 def main(host: str, port: int, evil: str, ready: Path, keys: int) -> None:
     for noise in NOISE:
-        with suppress(OSError), socket.create_connection((host, port), timeout=5) as connection:
+        with suppress(OSError), socket.create_connection((host, port), timeout=300) as connection:
             connection.sendall(noise)
-    silent = socket.create_connection((host, port), timeout=5)
-    store = TCPStore(host, port, None, False, timedelta(seconds=30), wait_for_workers=False)
+    silent = socket.create_connection((host, port), timeout=300)
+    store = TCPStore(host, port, None, False, timedelta(seconds=300), wait_for_workers=False)
     for name in GUESSED:
         store.set(name, evil)
     if keys == 0:
         ready.touch()
-        time.sleep(60)
+        time.sleep(100_000)  # it is killed with the run
     while True:
         listed = [key for key in store.list_keys() if "/" not in key and key not in GUESSED]
         if len(listed) >= keys:
