@@ -42,7 +42,7 @@ def copy(tmp_path: Path) -> Path:
 
 def python(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "HOME": str(folder), "PYTHONPATH": f"{folder}/training/entry:{folder}/docs"}
-    return subprocess.run([sys.executable, *words], cwd=folder, env=env, text=True, capture_output=True, timeout=60)
+    return subprocess.run([sys.executable, *words], cwd=folder, env=env, text=True, capture_output=True, timeout=300)
 
 
 def test_the_line_of_the_page_adds_the_key(copy: Path) -> None:

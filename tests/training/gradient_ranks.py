@@ -110,7 +110,7 @@ def left(rank: int, grid: tuple[int, ...], folder: str) -> tuple[int, list[str]]
     del one
     gc.collect()
     for thread in carriers:
-        thread.join(60)
+        thread.join(600)
     return len(carriers), [thread.name for thread in carriers if thread.is_alive()]
 
 

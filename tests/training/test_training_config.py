@@ -139,7 +139,7 @@ def test_a_good_one(tmp_path: Path) -> None:
 def test_exit_code_2(tmp_path: Path, arguments: list[str], environment: dict[str, str], message: str) -> None:
     command = [sys.executable, "-m", "torusrun.training", *arguments]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
-    ended = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 2, f"a bad config is exit code 2, not {ended.returncode}: {ended.stderr}"
     assert message in ended.stderr and ended.stderr.count("\n") == 1, f"one line is wanted: {ended.stderr}"
 

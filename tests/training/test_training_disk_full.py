@@ -74,7 +74,7 @@ from torusrun.training.reporting.metrics import Metrics
 {speaks}
 """
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=full, timeout=60)
+        ended = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=full, timeout=300)
     assert ended.returncode == 0
 
 

@@ -121,7 +121,7 @@ def test_a_write_in_flight_is_completed_although_rank_0_is_killed(tmp_path: Path
 
 def test_one_training_at_a_time_has_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_script, "LOCKED_S", 0.0)
-    monkeypatch.setattr(writer, "END_S", 5.0)
+    monkeypatch.setattr(writer, "END_S", LIMIT_S)
     first, second = (Checkpoints(model=torch.nn.Linear(2, 2), folder=tmp_path) for _ in range(2))
     steps(first, 1)
     with pytest.raises(RuntimeError, match="another training saves its checkpoints here"):

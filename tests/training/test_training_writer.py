@@ -124,7 +124,7 @@ def test_an_order_that_is_too_long_to_send_is_done_by_the_caller(
 def test_a_defect_of_the_process_is_printed() -> None:
     program = "from torusrun.training.checkpoint import writer; made = writer.start()._orders; "
     program += "made.send(b'no order'); made.recv(1)"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert "JSONDecodeError" in ran.stderr, "the training learns only that it has died"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-ANSWER_S = 60.0
+ANSWER_S = 600.0  # on a busy machine
 KEPT_RANKS = 6
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["torch", "torch.distributed", "torusrun.training.loop", "pytest"])

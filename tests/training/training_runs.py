@@ -34,7 +34,7 @@ TOKEN = "0123456789abcdef" * 4
 def config(folder: Path, grid: tuple[int, int] = (1, 1), attempt: int = 1, **train: Any) -> dict[str, Any]:
     return {
         "schema": SCHEMA, "run": "test", "attempt": attempt, "grid": list(grid), "by_size": [], "interface": "lo",
-        "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 60.0,
+        "rendezvous": str(folder / f"attempts/{attempt}/rendezvous.json"), "rendezvous_timeout_s": 300.0,
         "checkpoints": str(folder / "checkpoints"), "memory": str(folder / "memory"), "memory_until_s": 4e9,
         "metrics": str(folder / "metrics.jsonl"),
         "trace": str(folder / f"attempts/{attempt}/trace.jsonl"),

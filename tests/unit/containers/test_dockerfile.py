@@ -54,7 +54,7 @@ def run_post(inputs: Inputs, work: Path) -> subprocess.CompletedProcess[str]:
         (shutil.copytree if (work / name).is_dir() else shutil.copy2)(work / name, to)
     post = sections["post"].replace("mkdir -p /opt/torusrun /opt/host-mpi", "true")
     post = post.replace("/.torusrun-copied", f"{work}/copied")
-    return subprocess.run(["sh", "-c", post], capture_output=True, text=True, timeout=10)
+    return subprocess.run(["sh", "-c", post], capture_output=True, text=True, timeout=300)
 
 
 def inputs_of(folder: Path, text: str) -> Inputs:
@@ -241,7 +241,7 @@ def test_the_definition_of_a_whole_dockerfile(folder: Path) -> None:
     )
     for stage in definition_file.stages(found.inputs.definition):
         for section in {"post", "environment", "runscript"} & set(stage.sections):
-            done = subprocess.run(["sh", "-n"], input=stage.sections[section], text=True, timeout=10)
+            done = subprocess.run(["sh", "-n"], input=stage.sections[section], text=True, timeout=300)
             assert done.returncode == 0, f"%{section} is not shell"
 
 
@@ -264,7 +264,7 @@ def test_dockerfiles_of_the_form_of_well_known_ones(folder: Path, name: str) -> 
     assert stages[-1].sections.get("environment", "").strip() == environment
     assert [note for note, said in zip(notes, found.notes, strict=True) if note in said] == notes
     for stage in stages:
-        done = subprocess.run(["sh", "-n"], input=stage.sections["post"], text=True, timeout=10)
+        done = subprocess.run(["sh", "-n"], input=stage.sections["post"], text=True, timeout=300)
         assert done.returncode == 0, "%post is not shell"
     runs = [line for stage in stages for line in re.findall(r": '?Dockerfile:(\d+): RUN", stage.sections["post"])]
     lines = [str(n) for n, line in enumerate(written.splitlines(), 1) if line.startswith("RUN")]
@@ -289,7 +289,7 @@ def test_the_runscript_takes_arguments_in_place_of_cmd(folder: Path) -> None:
     text = definition(folder, TINY + 'ENTRYPOINT ["printf", "%s  ,"]\nCMD ["a  b", "c"]\n')
     script = definition_file.stages(text)[-1].sections["runscript"]
     for given, printed in (([], "a  b  ,c  ,"), (["d"], "d  ,")):
-        done = subprocess.run(["sh", "-c", script, "sh", *given], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(["sh", "-c", script, "sh", *given], capture_output=True, text=True, timeout=300)
         assert done.stdout == printed
 
 
@@ -442,7 +442,7 @@ def test_words_expand_as_in_docker(word: str, value: str) -> None:
     found = instructions.expand(word, {"A": "1", "B": ""})
     script = f"printf %s {found.shell()}"
     environment = {"HOME_OF_BASE": "/base"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, timeout=10)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, timeout=300)
     assert done.stdout == value
 
 

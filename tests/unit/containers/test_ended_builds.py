@@ -40,7 +40,7 @@ def begun(text: str, small: Path, home: Path) -> tuple[subprocess.Popen[str], li
 
 
 def ended(pids: list[int]) -> None:
-    until(lambda: all(proc.state_of(pid) in ("", "Z") for pid in pids), f"the end of {pids}", 30)
+    until(lambda: all(proc.state_of(pid) in ("", "Z") for pid in pids), f"the end of {pids}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

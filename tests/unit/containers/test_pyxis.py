@@ -105,7 +105,7 @@ def test_the_image_s_own_python_runs_the_wrapper_after_the_variables_of_a_sif(tm
     argv = [word.replace(pyxis.WRAPPER, f"{tmp_path}/wrapper") for word in argv]
     argv[2] = argv[2].replace("/.singularity.d/env", str(tmp_path))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(argv, text=True, capture_output=True, timeout=20, env=environment, cwd=tmp_path)
+    done = subprocess.run(argv, text=True, capture_output=True, timeout=300, env=environment, cwd=tmp_path)
     assert done.stdout == '["it\'s; $HOME"] a b\n', done.stderr
 
 
@@ -308,7 +308,7 @@ def test_the_shell_enters_its_folder_inside(tmp_path: Path) -> None:
     folder = tmp_path / "a b"
     folder.mkdir()
     argv = pyxis.beside("nsenter", 77, str(folder), ["pwd"])
-    said = subprocess.run(argv[argv.index("/bin/sh") :], capture_output=True, text=True, cwd="/", timeout=20)
+    said = subprocess.run(argv[argv.index("/bin/sh") :], capture_output=True, text=True, cwd="/", timeout=300)
     assert said.stdout == f"{folder}\n"
 
 
