@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab_places import Slurm
-from tests.e2e.places import ROOT, metrics, until
+from tests.e2e.places import metrics, until
 
 from .slurm import SlurmLab
 
@@ -128,7 +128,7 @@ def test_the_folder_of_staged_images_cannot_be_taken_first(place: Slurm, strange
         "from tests.unit.test_node_folder import copied\n"
         "print(copied(Path(sys.argv[1]), sys.argv[2], '', Path('/attempt')).read_text())"
     )
-    argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared), str(ROOT)]
+    argv = [str(place.lab.python), "-c", program, str(image), str(stranger.shared), str(place.lab.src)]
     taken = stranger.shared / f"torusrun-{uid}"
     stranger.does(f"mkdir -m 777 {taken}")
     said = victim(place, argv, place.folder)
