@@ -50,7 +50,8 @@ class Service:
     def starts_again(self, longest_s: float) -> None:
         """Record that the program starts again within this time: until then it is not ready, whoever has its port."""
         if self.rank.leads and not self.role.each:
-            self._record(WAITING, longest_s)
+            with contextlib.suppress(TorusrunError):  # a full disk ends no program that could go on
+                self._record(WAITING, longest_s)
 
     def told(self, now_s: float) -> bool:
         """Whether the supervisor has asked this role to stop: the main role is over, or nothing is to be judged."""
