@@ -76,7 +76,7 @@ def _places(file: str, settings: Sequence[str], site: str | None) -> list[Place]
             answers = [*pool.map(lambda name: _at(name, file, settings, over), names)]
         finally:
             over.set()  # ctrl-C ends the commands, and the pool waits for its threads
-    # Only these may ask for a password, in turn: of two questions at once, each could get the other's password.
+    # Login nodes that want a password ask for it here, in turn: of two at once, each could get the other's password.
     return [place for name, at in zip(names, answers, strict=True) for place in at or _at(name, file, settings)]
 
 
@@ -114,8 +114,11 @@ def _at(site: str, file: str, settings: Sequence[str], over: threading.Event | N
     except Exception as error:
         if alone:
             raise
-        of_system = isinstance(error, OSError) and f"{error.filename or 'this machine'}: {error.strerror or error}"
-        return [where.Place(site, "", where.NOT_KNOWN, of_system or report(error, ["where"]))]
+        if isinstance(error, OSError):
+            why = f"{error.filename or 'this machine'}: {error.strerror or error}"
+        else:
+            why = report(error, ["where"])
+        return [where.Place(site, "", where.NOT_KNOWN, why)]
 
 
 def _there(site: str, file: str, settings: Sequence[str], planned: Plan, asks: bool) -> Iterator[Place]:
